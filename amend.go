@@ -48,7 +48,7 @@ func Amend(ctx context.Context, address string, o OpenOptions) (*Amendment, erro
 		return nil, err
 	}
 	if f.Amend == nil {
-		return nil, fmt.Errorf("%s: %w", f.Name, ErrImmutable)
+		return nil, fmt.Errorf("%s: %w", f.Name, pack.ErrImmutable)
 	}
 	keep, odd := parity.Keep(ctx, st, name)
 	below := st

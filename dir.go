@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/read/content"
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/internal/write/tree"
@@ -33,7 +34,7 @@ func openFolder(ctx context.Context, dir string) (*Archive, error) {
 		return nil, &fs.PathError{Op: "open", Path: dir, Err: fmt.Errorf("is not a folder")}
 	}
 	var stored int64
-	var entries format.Entries
+	var entries kit.Entries
 	for n := range tree.Walk(ctx, []tree.Root{{Path: dir}}, tree.Options{Stat: true}) {
 		if n.Err != nil && n.Info == nil {
 			return nil, n.Err
@@ -52,7 +53,7 @@ func openFolder(ctx context.Context, dir string) (*Archive, error) {
 		return nil, context.Cause(ctx)
 	}
 	src := content.New(dirStore{}, dir, nil, 0)
-	src.Read(dirFormat, &dirReader{format.NewIndex(entries)})
+	src.Read(dirFormat, &dirReader{kit.NewIndex(entries)})
 	src.Loose = stored
 	return &Archive{src: src}, nil
 }
@@ -60,7 +61,7 @@ func openFolder(ctx context.Context, dir string) (*Archive, error) {
 // IsDir reports whether the archive is a folder that was opened with the format "dir".
 func (a *Archive) IsDir() bool { return a.src.Format == dirFormat }
 
-type dirReader struct{ *format.Index }
+type dirReader struct{ *kit.Index }
 
 func (d *dirReader) Extents(_ context.Context, e Entry, _, n int64) iter.Seq2[format.Extent, error] {
 	return func(yield func(format.Extent, error) bool) {

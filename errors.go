@@ -1,7 +1,6 @@
 package holdall
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -9,30 +8,17 @@ import (
 	"github.com/holdall/holdall/internal/read/content"
 	"github.com/holdall/holdall/internal/read/digest"
 	"github.com/holdall/holdall/internal/read/outside"
-	"github.com/holdall/holdall/internal/write/output"
 	"github.com/holdall/holdall/internal/write/pack"
 )
 
 // ErrDamaged is wrapped by all errors that report a damaged archive or damaged content.
 var ErrDamaged = format.ErrCorrupt
 
-// ErrImmutable means that archives of a format cannot be changed in place. It matches
-// [errors.ErrUnsupported].
-var ErrImmutable error = immutable{}
-
-type immutable struct{}
-
-func (immutable) Error() string        { return "immutable format" }
-func (immutable) Is(target error) bool { return target == errors.ErrUnsupported }
-
 // ErrNothing means that [Pack] had nothing to pack, or [Convert] nothing that was selected. No
 // archive is written, and none is replaced.
 var ErrNothing = pack.ErrNothing
 
 type (
-	// An OutputError means that an object exists where a call would write, and that the call does
-	// not replace it: it is an input, or nothing that the call writes.
-	OutputError = output.Error
 
 	// A DigestError means that the content of Entry does not match its digest: Want is the digest
 	// in the archive, Got that of the content. If flipping a single bit makes the content match,

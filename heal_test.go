@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
@@ -32,7 +33,7 @@ func (n nearMem) Can() store.Abilities {
 func protected(t *testing.T, format string, files map[string]string, loss float64) *storetest.Mem {
 	t.Helper()
 	st := packedAs(t, format, nil, files)
-	if _, err := holdall.Protect(t.Context(), []string{"x"}, "x"+holdall.ParitySuffix, holdall.ProtectOptions{Store: st, To: st, Loss: loss}); err != nil {
+	if _, err := holdall.Protect(t.Context(), []string{"x"}, "x"+parity.Suffix, holdall.ProtectOptions{Store: st, To: st, Loss: loss}); err != nil {
 		t.Fatal(err)
 	}
 	return st
@@ -42,7 +43,7 @@ func protected(t *testing.T, format string, files map[string]string, loss float6
 func hurt(t *testing.T, st *storetest.Mem, rnd *rand.Rand, n int) (what string) {
 	var names []string
 	for _, name := range objectsIn(t, st) {
-		if !strings.HasSuffix(name, holdall.ParitySuffix) && len(st.Get(name)) > 0 {
+		if !strings.HasSuffix(name, parity.Suffix) && len(st.Get(name)) > 0 {
 			names = append(names, name)
 		}
 	}
@@ -181,7 +182,7 @@ func TestForeignParityChangesNothing(t *testing.T) {
 					other[name] = string(b)
 				}
 				st, was := packedAs(t, format, nil, files), protected(t, format, other, 0.2)
-				parity := "x" + holdall.ParitySuffix
+				parity := "x" + parity.Suffix
 				st.Put(parity, was.Get(parity))
 				if format == "oak" {
 					files = contentsOf(t, st)
@@ -228,7 +229,7 @@ func TestParityOfAnotherTar(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := holdall.Protect(t.Context(), []string{archives[1]}, archives[0]+holdall.ParitySuffix, holdall.ProtectOptions{}); err != nil {
+	if _, err := holdall.Protect(t.Context(), []string{archives[1]}, archives[0]+parity.Suffix, holdall.ProtectOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	a, err := holdall.Open(t.Context(), archives[0], holdall.OpenOptions{})

@@ -10,10 +10,8 @@ import (
 	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/internal/write/output"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
-
-// IndexSuffix is appended to the name of an archive to name its published index.
-const IndexSuffix = kept.Suffix
 
 // UseIndex says where to look for a kept index of an archive. An index that is damaged or belongs
 // to another version of the archive is not used.
@@ -125,7 +123,7 @@ func BuildIndex(ctx context.Context, address, to string, o IndexOptions) (IndexS
 	if o.Chunk != 0 && !kept.IsChunk(o.Chunk) {
 		return IndexSummary{}, fmt.Errorf("chunk size %d: expected a power of two from %d to %d", o.Chunk, kept.MinChunk, kept.MaxChunk)
 	}
-	g := output.Guard{Inputs: []string{store.AddressOf(st, name)}, Kind: "an index", Ours: kept.Is, Force: o.Force}
+	g := output.Guard{Inputs: []string{storekit.AddressOf(st, name)}, Kind: "an index", Ours: kept.Is, Force: o.Force}
 	if err := g.Check(ctx, toStore, toName); err != nil {
 		return IndexSummary{}, err
 	}
@@ -151,7 +149,7 @@ func (a *Archive) KeepIndex(ctx context.Context, points bool) (bool, error) {
 	if f == nil || a.index.Used != "" {
 		return false, nil
 	}
-	return f.inner().Keep(ctx, store.AddressOf(a.src.Store, a.src.Name), a.asked.wanted(), a.took, func(st store.Store, name string) error {
+	return f.inner().Keep(ctx, storekit.AddressOf(a.src.Store, a.src.Name), a.asked.wanted(), a.took, func(st store.Store, name string) error {
 		_, err := a.src.WriteIndex(ctx, st, name, content.IndexOptions{View: a.asked.View, Param: a.asked.Param, Points: points, Private: true})
 		return err
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 )
@@ -48,8 +49,8 @@ func buildIndex(t *testing.T, path string, o holdall.OpenOptions, to string) {
 
 func index(t *testing.T, path string) []byte {
 	t.Helper()
-	buildIndex(t, path, holdall.OpenOptions{}, path+holdall.IndexSuffix)
-	b, err := os.ReadFile(path + holdall.IndexSuffix)
+	buildIndex(t, path, holdall.OpenOptions{}, path+kept.Suffix)
+	b, err := os.ReadFile(path + kept.Suffix)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func TestAnIndexOfAnotherVersionIsNotBelieved(t *testing.T) {
 			return errors.Join(err, f.Close())
 		},
 		"another time":    func() error { return os.Chtimes(path, old, old) },
-		"another archive": func() error { return os.WriteFile(path+holdall.IndexSuffix, indexOfOther, 0o666) },
+		"another archive": func() error { return os.WriteFile(path+kept.Suffix, indexOfOther, 0o666) },
 		"another end": func() error {
 			fi, err := os.Stat(path)
 			if err != nil {
@@ -194,7 +195,7 @@ func rowName(i int) string {
 func TestOneOfManyByAnIndexIsFourSmallRequests(t *testing.T) {
 	testkit.Long(t)
 	path := manyRows(t, 200_000)
-	buildIndex(t, path, holdall.OpenOptions{}, path+holdall.IndexSuffix)
+	buildIndex(t, path, holdall.OpenOptions{}, path+kept.Suffix)
 	var requests, sent atomic.Int64
 	files := http.FileServer(http.Dir(filepath.Dir(path)))
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

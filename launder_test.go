@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/internal/testkit"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -113,7 +113,7 @@ func TestNoVerbMakesDamageCertain(t *testing.T) {
 // damageOne damages one of the objects of an archive.
 func damageOne(rnd *rand.Rand, st *storetest.Mem) string {
 	var names []string
-	for info, err := range store.List(context.Background(), st, "") {
+	for info, err := range storekit.List(context.Background(), st, "") {
 		if err == nil && info.Size > 0 {
 			names = append(names, info.Name)
 		}

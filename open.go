@@ -16,9 +16,11 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/read/cache"
 	"github.com/holdall/holdall/internal/read/content"
+	"github.com/holdall/holdall/internal/read/detect"
 	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // OpenOptions are the options for opening an archive. The zero value suits most programs.
@@ -115,7 +117,7 @@ func at(ctx context.Context, st store.Store, address string) (store.Store, strin
 // open opens the archive called name in st.
 func open(ctx context.Context, st store.Store, name string, o OpenOptions) (*Archive, error) {
 	p := opening{cache.Shared(st, o.CacheBytes), name, o}
-	if o.NoVerify || o.Parity == NoParity {
+	if o.NoVerify || o.Parity == parity.None {
 		return p.from(ctx, p.st)
 	}
 	return p.healed(ctx)
@@ -150,7 +152,7 @@ func (p opening) healed(ctx context.Context) (*Archive, error) {
 		})
 	}
 	a, err := p.from(ctx, by)
-	if !near && p.o.Parity == "" && (err != nil && ctx.Err() == nil && !store.Temporary(err) || err == nil && a.Doubt() != nil) {
+	if !near && p.o.Parity == "" && (err != nil && ctx.Err() == nil && !storekit.Temporary(err) || err == nil && a.Doubt() != nil) {
 		if locate(); g != nil && g.Suits == nil {
 			if err == nil {
 				a.Close()
@@ -192,7 +194,7 @@ func (p opening) reopen(ctx context.Context, st store.Store) (*content.Source, e
 // only if its structure and all content in the range are sound, but that content does not cover
 // the range.
 func (p opening) unsound(ctx context.Context, object string, off, n int64) bool {
-	p.o.Index, p.o.Parity = UseIndex{}, NoParity
+	p.o.Index, p.o.Parity = UseIndex{}, parity.None
 	a, err := p.from(ctx, p.st)
 	if err != nil {
 		return true
@@ -401,7 +403,7 @@ func probe(ctx context.Context, st store.Store, name string) (_ format.Probe, re
 	if far && looked {
 		wg.Go(look)
 	}
-	found, err := format.ReadProbe(ctx, o, p.Name, far)
+	found, err := detect.Probe(ctx, o, p.Name, far)
 	wg.Wait()
 	if err != nil {
 		// Stores on a network open objects that do not exist, folders included.

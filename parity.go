@@ -14,13 +14,8 @@ import (
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/internal/write/output"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
-
-// ParitySuffix is appended to the name of an archive to name its parity file.
-const ParitySuffix = parity.Suffix
-
-// NoParity is the value of OpenOptions.Parity that disables parity.
-const NoParity = parity.None
 
 // usualLoss is the default share of an archive that may be lost.
 const usualLoss = 0.05
@@ -111,7 +106,7 @@ func Protect(ctx context.Context, addresses []string, to string, o ProtectOption
 		if st, names[i], err = at(ctx, o.Store, address); err != nil {
 			return sum, err
 		}
-		if was != nil && store.AddressOf(was, names[0]) != store.AddressOf(st, names[0]) {
+		if was != nil && storekit.AddressOf(was, names[0]) != storekit.AddressOf(st, names[0]) {
 			return sum, fmt.Errorf("%s and %s are in different places: the archives of a set must be in one folder", addresses[0], address)
 		}
 	}
@@ -142,7 +137,7 @@ func Protect(ctx context.Context, addresses []string, to string, o ProtectOption
 	}
 	g := output.Guard{Kind: "parity", Ours: parity.Is, Force: o.Force}
 	for i, obj := range objects {
-		g.Inputs = append(g.Inputs, store.AddressOf(st, obj.NameBeside(names[0])))
+		g.Inputs = append(g.Inputs, storekit.AddressOf(st, obj.NameBeside(names[0])))
 		for _, other := range objects[:i] {
 			if other.Name == obj.Name {
 				return sum, fmt.Errorf("%s is listed twice", obj.Name)
@@ -158,7 +153,7 @@ func Protect(ctx context.Context, addresses []string, to string, o ProtectOption
 	if err := damagedNow(ctx, st, names[0], toStore, toName, o.Meter); err != nil {
 		return sum, err
 	}
-	info, err := store.Write(ctx, toStore, toName, func(w store.Writer) error {
+	info, err := storekit.Write(ctx, toStore, toName, func(w store.Writer) error {
 		s, err := parity.Protect(ctx, st, names[0], objects, o.Loss, o.Meter, w)
 		sum = protection(s, 0, o.Loss)
 		return err
@@ -171,8 +166,8 @@ func Protect(ctx context.Context, addresses []string, to string, o ProtectOption
 // no longer matches it. New parity would protect the damaged state, and the old one is needed to
 // repair it.
 func damagedNow(ctx context.Context, st store.Store, name string, to store.Store, toName string, m *Meter) error {
-	at := store.AddressOf(to, toName)
-	if at == "" || !slices.ContainsFunc(parity.Names(name), func(beside string) bool { return store.AddressOf(st, beside) == at }) {
+	at := storekit.AddressOf(to, toName)
+	if at == "" || !slices.ContainsFunc(parity.Names(name), func(beside string) bool { return storekit.AddressOf(st, beside) == at }) {
 		return nil
 	}
 	g, _ := parity.Seek(ctx, st, name, "")
@@ -287,7 +282,7 @@ func (r *ParityReport) beyond(ctx context.Context, g *parity.Guard, name string,
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
-	if err != nil && store.Temporary(err) {
+	if err != nil && storekit.Temporary(err) {
 		return "", err
 	}
 	return c.sum.Format, nil

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/read/kept"
 )
 
 // The functions of this package pass on that an index proves, and what it shows: reads are refused,
@@ -26,10 +27,10 @@ func TestAnIndexWithDigestsIsUsedByAllFunctions(t *testing.T) {
 	if _, err := holdall.Repair(ctx, path, holdall.RepairOptions{OpenOptions: o, From: path}); err == nil || !strings.Contains(err.Error(), "no index with digests of pieces") {
 		t.Errorf("repaired by a copy without an index: %v", err)
 	}
-	if _, err := holdall.BuildIndex(ctx, path, path+holdall.IndexSuffix, holdall.IndexOptions{Chunk: chunk + 1}); err == nil || !strings.Contains(err.Error(), "expected a power of two") {
+	if _, err := holdall.BuildIndex(ctx, path, path+kept.Suffix, holdall.IndexOptions{Chunk: chunk + 1}); err == nil || !strings.Contains(err.Error(), "expected a power of two") {
 		t.Errorf("pieces of 64 KiB and a byte: %v", err)
 	}
-	sum, err := holdall.BuildIndex(ctx, path, path+holdall.IndexSuffix, holdall.IndexOptions{Chunk: chunk, OnError: func(p holdall.Problem) { t.Error(p) }})
+	sum, err := holdall.BuildIndex(ctx, path, path+kept.Suffix, holdall.IndexOptions{Chunk: chunk, OnError: func(p holdall.Problem) { t.Error(p) }})
 	if err != nil || sum.Digests != 1+4+1 || sum.Unproven != 0 || sum.Entries != 3 {
 		t.Fatalf("%+v, %v", sum, err)
 	}

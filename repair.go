@@ -14,6 +14,7 @@ import (
 	"github.com/holdall/holdall/internal/write/output"
 	"github.com/holdall/holdall/internal/write/repairs"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // RepairOptions are the options of [Repair].
@@ -68,7 +69,7 @@ func Repair(ctx context.Context, address string, o RepairOptions) (*RepairPlan, 
 	}
 	p := &RepairPlan{st: st, name: name, asked: o.OpenOptions, force: o.Force}
 	at := o.Parity
-	o.NoVerify, o.Parity = false, NoParity // the archive itself is checked
+	o.NoVerify, o.Parity = false, parity.None // the archive itself is checked
 	if o.From != "" {
 		return p, p.from(ctx, o)
 	}
@@ -78,7 +79,7 @@ func Repair(ctx context.Context, address string, o RepairOptions) (*RepairPlan, 
 			st = p.guard.Rest()
 		}
 		err = p.byFormat(ctx, cache.Shared(st, o.CacheBytes), o)
-		if p.guard != nil && err != nil && ctx.Err() == nil && !store.Temporary(err) {
+		if p.guard != nil && err != nil && ctx.Err() == nil && !storekit.Temporary(err) {
 			kit.Say(&p.Lost, "%v", err)
 			err = nil // parity repairs a part
 		}
@@ -203,7 +204,7 @@ func (p *RepairPlan) count(ctx context.Context, o RepairOptions, st store.Store)
 		p.Account = fmt.Sprintf("readable files: %d before, %d after", before.n, after.n)
 	}
 	p.Lost, p.Partial = append(p.Lost, after.wrong...), p.Partial || len(after.wrong) > 0
-	p.Readable = map[string]int64{format.FilesBefore: before.n, format.FilesAfter: after.n}
+	p.Readable = map[string]int64{kit.FilesBefore: before.n, kit.FilesAfter: after.n}
 	return nil
 }
 
@@ -356,7 +357,7 @@ func (p *RepairPlan) mayWrite(ctx context.Context, st store.Store, name string) 
 	if p.guard != nil {
 		from = p.guard.Rest()
 	}
-	g := output.Guard{Inputs: []string{store.AddressOf(p.st, p.name)}, Kind: "an archive of the same format", Force: p.force, Ours: func(found format.Probe) bool {
+	g := output.Guard{Inputs: []string{storekit.AddressOf(p.st, p.name)}, Kind: "an archive of the same format", Force: p.force, Ours: func(found format.Probe) bool {
 		source, release, err := probe(ctx, from, p.name)
 		release()
 		if err != nil {

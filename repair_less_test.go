@@ -10,7 +10,9 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -50,7 +52,7 @@ func TestARepairThatWouldLoseAFileIsRefused(t *testing.T) {
 				write := func(w io.Writer) error { _, err := w.Write(k.after); return err }
 				if build {
 					return format.Plan{Build: func(ctx context.Context, to store.Store, name string, _ bool) error {
-						_, err := store.Write(ctx, to, name, func(w store.Writer) error { return write(w) })
+						_, err := storekit.Write(ctx, to, name, func(w store.Writer) error { return write(w) })
 						return err
 					}}, nil
 				}
@@ -63,7 +65,7 @@ func TestARepairThatWouldLoseAFileIsRefused(t *testing.T) {
 			case k.lost == "" && err != nil, k.lost != "" && (err == nil || !strings.Contains(err.Error(), k.lost)):
 				t.Errorf("%s (%v): %v", k.what, build, err)
 			case err == nil:
-				if plan.Readable[format.FilesAfter] != 3 {
+				if plan.Readable[kit.FilesAfter] != 3 {
 					t.Errorf("%s (%v): %v", k.what, build, plan.Readable)
 				}
 				plan.Close()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
@@ -32,9 +33,9 @@ func withParity(t *testing.T, rnd *rand.Rand, format string, param map[string]st
 
 func protectIn(t *testing.T, st *storetest.Mem, loss float64, names ...string) holdall.Protection {
 	t.Helper()
-	to := names[0] + holdall.ParitySuffix
+	to := names[0] + parity.Suffix
 	if len(names) > 1 {
-		to = "x" + holdall.ParitySuffix
+		to = "x" + parity.Suffix
 	}
 	p, err := holdall.Protect(t.Context(), names, to, holdall.ProtectOptions{Store: st, To: st, Loss: loss})
 	if err != nil {
@@ -148,7 +149,7 @@ func TestRepairByParityGivesBackEveryByte(t *testing.T) {
 			t.Parallel()
 			rnd := testkit.Rand(t)
 			sound := withParity(t, rnd, k.format, k.param)
-			names := slices.DeleteFunc(objectsIn(t, sound), func(name string) bool { return name == "x"+holdall.ParitySuffix })
+			names := slices.DeleteFunc(objectsIn(t, sound), func(name string) bool { return name == "x"+parity.Suffix })
 			total := 0
 			for _, name := range names {
 				total += len(sound.Get(name))
@@ -164,7 +165,7 @@ func TestRepairByParityGivesBackEveryByte(t *testing.T) {
 				if p := sum.Parity; p == nil || p.Damaged == 0 || p.Beyond() > 0 || len(found) == 0 || p.NotUsed != "" {
 					t.Fatalf("%s: %+v %+v", what, sum, p)
 				}
-				if left := errorsBy(t, st, "x", holdall.OpenOptions{Parity: holdall.NoParity}); left > 0 && sum.Errors < int64(left) {
+				if left := errorsBy(t, st, "x", holdall.OpenOptions{Parity: parity.None}); left > 0 && sum.Errors < int64(left) {
 					t.Errorf("%s: %d errors without parity, %d with it", what, left, sum.Errors)
 				}
 				out := &storetest.Mem{}
@@ -212,7 +213,7 @@ func TestRepairBeyondParity(t *testing.T) {
 			rnd := testkit.Rand(t)
 			sound := withParity(t, rnd, k.format, k.param)
 			names := slices.DeleteFunc(objectsIn(t, sound), func(name string) bool {
-				return name == "x"+holdall.ParitySuffix || len(sound.Get(name)) == 0
+				return name == "x"+parity.Suffix || len(sound.Get(name)) == 0
 			})
 			biggest := slices.MaxFunc(names, func(a, b string) int { return len(sound.Get(a)) - len(sound.Get(b)) })
 			for round := range testkit.Rounds(t, 1) {
@@ -392,7 +393,7 @@ func TestRepairOfOneFileOfASet(t *testing.T) {
 	}
 	protectIn(t, st, .1, names...)
 	_ = st.Remove(t.Context(), "x.parity")
-	if _, err := holdall.Protect(t.Context(), names, "x.tar"+holdall.ParitySuffix, holdall.ProtectOptions{Store: st, To: st, Loss: .1}); err != nil {
+	if _, err := holdall.Protect(t.Context(), names, "x.tar"+parity.Suffix, holdall.ProtectOptions{Store: st, To: st, Loss: .1}); err != nil {
 		t.Fatal(err)
 	}
 	sound := st.Clone()
@@ -430,9 +431,9 @@ func TestRepairOfOneFileOfASet(t *testing.T) {
 func TestParityThatDoesNotSuit(t *testing.T) {
 	rnd := testkit.Rand(t)
 	st := withParity(t, rnd, "tar", nil)
-	b := bytes.Clone(st.Get("x" + holdall.ParitySuffix))
+	b := bytes.Clone(st.Get("x" + parity.Suffix))
 	b[len(b)/2]++
-	st.Put("x"+holdall.ParitySuffix, b)
+	st.Put("x"+parity.Suffix, b)
 	if sum, found, _ := verified(t, st, "x", holdall.VerifyOptions{}); len(found) != 1 || sum.Warnings != 1 || sum.Parity.ParityBroken != 1 || sum.Unproven > 0 {
 		t.Errorf("a damaged record: %v %+v", found, sum.Parity)
 	}
@@ -444,7 +445,7 @@ func TestParityThatDoesNotSuit(t *testing.T) {
 	if plan := repairBy(t, st, "x"); plan.Changes() || plan.Parity.NotUsed == "" {
 		t.Errorf("another archive: %+v %+v", plan.Plan, plan.Parity)
 	}
-	st.Put("x"+holdall.ParitySuffix, []byte("no parity"))
+	st.Put("x"+parity.Suffix, []byte("no parity"))
 	if _, found, _ := verified(t, st, "x", holdall.VerifyOptions{}); len(found) != 1 || found[0].Severity != format.Warning {
 		t.Errorf("no parity file: %v", found)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/databundle"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/store/storetest"
 	"os"
 )
@@ -22,7 +23,7 @@ func TestShuffled(t *testing.T) {
 	for _, f := range []*format.Format{caf.Format, databundle.Format} {
 		t.Run(f.Name, func(t *testing.T) {
 			ctx, st, name := t.Context(), &storetest.Mem{}, "x"+f.Extensions[0]
-			w, err := f.Create(ctx, st, name, format.CreateOptions{Scratch: func() (format.Scratch, error) { return os.CreateTemp(t.TempDir(), "") }})
+			w, err := f.Create(ctx, st, name, format.CreateOptions{Scratch: func() (sorter.Scratch, error) { return os.CreateTemp(t.TempDir(), "") }})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/holdall/holdall/internal/read/listing"
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // VerifyOptions are the options of [Verify]. If Index leads to an index with digests of pieces,
@@ -137,7 +138,7 @@ func (c *check) run(ctx context.Context, st store.Store, name string) error {
 		}
 	}
 	err = c.archive(ctx, cache.Shared(st, c.o.CacheBytes), name) // a single cache for the structure and the contents
-	if err == nil || r == nil || !r.Harmed() || ctx.Err() != nil || store.Temporary(err) {
+	if err == nil || r == nil || !r.Harmed() || ctx.Err() != nil || storekit.Temporary(err) {
 		return err
 	}
 	// The damage has been reported. With its repairs, the archive either opens or shows what else
@@ -177,7 +178,7 @@ func (c *check) byParity(ctx context.Context, g *parity.Guard, name string) erro
 
 // archive checks an archive by itself, without parity.
 func (c *check) archive(ctx context.Context, st store.Store, name string) error {
-	c.o.NoVerify, c.o.Parity = false, NoParity // the archive itself is checked
+	c.o.NoVerify, c.o.Parity = false, parity.None // the archive itself is checked
 	var by *Archive
 	if !c.o.Quick && c.o.Index.inner().Any() {
 		// Errors are reported when the archive is opened without the index below.

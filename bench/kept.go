@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/read/kept"
 )
 
 // indexedRows returns the archive of many rows, and its index, which is not beside it.
@@ -126,7 +127,7 @@ func webOneByIndex(s *suite) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	for from, to := range map[string]string{archive: "x.caf", index: "x.caf" + holdall.IndexSuffix} {
+	for from, to := range map[string]string{archive: "x.caf", index: "x.caf" + kept.Suffix} {
 		if err := os.Symlink(from, filepath.Join(dir, to)); err != nil {
 			return row{}, err
 		}

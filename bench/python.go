@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/read/kept"
 )
 
 // The Python package is timed within its own process, so that the start of Python does not count.
@@ -106,7 +106,7 @@ func (s *suite) indexed(name string, command ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = s.fresh(name+holdall.IndexSuffix, s.bin, "index", "-q", archive, "-o", outputHere)
+	_, err = s.fresh(name+kept.Suffix, s.bin, "index", "-q", archive, "-o", outputHere)
 	return archive, err
 }
 

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -241,7 +241,7 @@ func TestJSONTellsTheMap(t *testing.T) {
 		t.Errorf("found size %d, %d outside, %d volumes, %d largest", got.Size, got.Outside, len(got.Volumes), len(got.Largest))
 	}
 	for i, v := range got.Volumes {
-		if name := format.Unescape(v.Name); name != m.Volumes[i].Name {
+		if name := naming.Unescape(v.Name); name != m.Volumes[i].Name {
 			t.Errorf("volume %d: expected %q, found %q", i, m.Volumes[i].Name, name)
 		}
 		for use, cells := range v.Cells {

@@ -4,11 +4,8 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"io/fs"
 	"time"
-
-	"github.com/holdall/holdall/store"
 )
 
 // An Entry is a file, directory, link or property in an archive.
@@ -34,26 +31,6 @@ type Entry struct {
 	Internal bool
 
 	Ref any // for use by the Reader that returned the entry
-}
-
-// ETagAttr is the attribute with the ETag of an object that was packed from a bucket, including
-// its quotes.
-const ETagAttr = "etag"
-
-// IsObjectAttr reports whether name is an attribute that stores a property of an object of a
-// bucket: its ETag, or a header for which [store.IsHeader] returns true. These attributes have
-// the same names in all formats with KeepsHeaders. ModTime is then the time when the object was
-// written.
-func IsObjectAttr(name string) bool { return name == ETagAttr || store.IsHeader(name) }
-
-// HasObjectAttr reports whether e has an attribute for which [IsObjectAttr] returns true.
-func HasObjectAttr(e Entry) bool {
-	for name := range e.Attr {
-		if IsObjectAttr(name) {
-			return true
-		}
-	}
-	return false
 }
 
 // Kind is the kind of an entry.
@@ -189,62 +166,4 @@ func (u Use) String() string {
 		return useNames[u]
 	}
 	return fmt.Sprintf("Use(%d)", u)
-}
-
-// A Section is an [io.Reader] of content that is stored uncompressed in one piece of an object. A
-// Writer can check for it and copy the range instead of reading it.
-type Section struct {
-	Object store.Object
-	Off, N int64
-	// Address is the address of Object for references. It is set if the archive may refer to the
-	// content instead of copying it.
-	Address string
-	// Far means that reading the object takes a request. Even short pieces should then be copied,
-	// and adjacent pieces copied as one.
-	Far bool
-	// Unread means that the bytes must not pass through this program. The entry then has the
-	// digest that it came with, or none.
-	Unread bool
-	// AtOnce means that the store must copy the section when it is added. If it cannot, nothing
-	// is added and the error wraps [errors.ErrUnsupported]; the content must then be read
-	// instead.
-	AtOnce bool
-	// Sum, if not nil, waits for the content's digest, which is computed concurrently, and
-	// returns it. An error concerns the content.
-	Sum func() (Digest, error)
-
-	ctx context.Context
-	at  int64
-}
-
-// NewSection returns a Section with bytes [off, off+n) of o. Reads use ctx.
-func NewSection(ctx context.Context, o store.Object, off, n int64) *Section {
-	return &Section{Object: o, Off: off, N: n, ctx: ctx}
-}
-
-// Read implements [io.Reader].
-func (s *Section) Read(p []byte) (int, error) {
-	if s.at >= s.N {
-		return 0, io.EOF
-	}
-	n := min(int64(len(p)), s.N-s.at)
-	if err := s.Object.ReadAt(s.ctx, p[:n], s.Off+s.at); err != nil {
-		return 0, err
-	}
-	s.at += n
-	return int(n), nil
-}
-
-// A SizeError means that the size of a content differs from that of its entry. Said is the size
-// of the entry, Found the size of the content.
-type SizeError struct {
-	Name        string
-	Said, Found int64
-}
-
-func (e *SizeError) Error() string {
-	if e.Found > e.Said {
-		return fmt.Sprintf("%s: longer than the %d bytes that were listed", e.Name, e.Said)
-	}
-	return fmt.Sprintf("%s: %d bytes, but %d were listed", e.Name, e.Found, e.Said)
 }

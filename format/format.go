@@ -13,7 +13,6 @@ package format
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 
@@ -42,7 +41,7 @@ type Format struct {
 
 	// Refuses, if not nil, returns why no archive of the format can hold e, or "". It is about
 	// names, sizes, times and link targets; which kinds of entries the format can hold is in Keeps.
-	// [Create] asks it before each Writer.Add, so a Writer need not repeat it. What depends on
+	// kit.Create asks it before each Writer.Add, so a Writer need not repeat it. What depends on
 	// other entries, such as a name that exists already, is an error of Writer.Add.
 	Refuses func(e Entry) string
 
@@ -54,7 +53,7 @@ type Format struct {
 	// effect.
 	NeedsDigests bool
 
-	// Copies means that a Writer copies the bytes of a [Section] without reading them, if the
+	// Copies means that a Writer copies the bytes of a kit.Section without reading them, if the
 	// store supports it.
 	Copies bool
 
@@ -109,7 +108,7 @@ type Format struct {
 	Open func(ctx context.Context, st store.Store, name string, o OpenOptions) (Reader, error)
 
 	// Create begins a new archive. Nothing may appear under the name before Writer.Commit.
-	// Programs call the function [Create].
+	// Programs call the function kit.Create.
 	Create func(ctx context.Context, st store.Store, name string, o CreateOptions) (Writer, error)
 
 	// Parts, if not nil, writes an archive in independent parts.
@@ -158,36 +157,9 @@ func (f *Format) Holds(k Kind) bool {
 	return f.Keeps&need == need
 }
 
-// Create begins an archive with f.Create. Its Writer refuses what f does not hold, and what
-// f.Refuses refuses, with a [*RefusedError].
-func Create(ctx context.Context, f *Format, st store.Store, name string, o CreateOptions) (Writer, error) {
-	w, err := f.Create(ctx, st, name, o)
-	if err != nil {
-		return nil, err
-	}
-	return limited{w, f}, nil
-}
-
-type limited struct {
-	Writer
-	f *Format
-}
-
-func (w limited) Add(ctx context.Context, e Entry, r io.Reader) error {
-	if !w.f.Holds(e.Kind) {
-		return Refuse(e.Name, "a %s cannot be stored", e.Kind)
-	}
-	if w.f.Refuses != nil {
-		if why := w.f.Refuses(e); why != "" {
-			return Refuse(e.Name, "%s", why)
-		}
-	}
-	return w.Writer.Add(ctx, e, r)
-}
-
 // A Reader is an open archive. Its methods may be called from several goroutines at once.
 //
-// A format with a flat list of entries can embed [*Index] for Entries, Lookup, ReadDir and Can.
+// A format with a flat list of entries can embed *kit.Index for Entries, Lookup, ReadDir and Can.
 type Reader interface {
 	// Entries yields all entries in stored order, the order in which reading all contents costs
 	// least.
@@ -296,12 +268,12 @@ type About struct {
 }
 
 // A Writer writes one archive. The caller must call either Commit once or Abort. Programs get one
-// from [Create], so Add is called only for entries that the format holds and does not refuse.
+// from kit.Create, so Add is called only for entries that the format holds and does not refuse.
 type Writer interface {
 	// Add appends e. It reads the content of e from r until the end. If e no longer fits into the
 	// archive, Add returns ErrFull without reading from r. If r fails or its length differs from
-	// e.Size, Add returns its error or a [*SizeError], and the archive is unchanged. If r is a
-	// [*Section], its bytes may be copied without passing through this program.
+	// e.Size, Add returns its error or a *kit.SizeError, and the archive is unchanged. If r is a
+	// *kit.Section, its bytes may be copied without passing through this program.
 	Add(ctx context.Context, e Entry, r io.Reader) error
 	// Commit finishes the archive and makes it appear under its name.
 	Commit(ctx context.Context) (Summary, error)
@@ -342,26 +314,6 @@ type Amended struct {
 // ErrFull means that an entry must go into the next archive of a set.
 var ErrFull = errors.New("archive is full")
 
-// An EntryError means that a Writer cannot store an entry. The rest of the archive is not
-// affected.
-type EntryError interface {
-	error
-	EntryName() string
-}
-
-// A RefusedError is an [EntryError] with its reason.
-type RefusedError struct{ Name, Why string }
-
-// Refuse returns a RefusedError.
-func Refuse(name, why string, args ...any) *RefusedError {
-	return &RefusedError{Name: name, Why: fmt.Sprintf(why, args...)}
-}
-
-func (e *RefusedError) Error() string { return Escape(e.Name) + ": " + e.Why }
-
-// EntryName implements EntryError.
-func (e *RefusedError) EntryName() string { return e.Name }
-
 // OpenOptions are the options for opening an archive.
 type OpenOptions struct {
 	View string // one of Format.Views; empty means the first
@@ -399,17 +351,17 @@ type Limits struct {
 
 // Default limits.
 const (
-	DefaultMaxIndex = 1 << 30
-	DefaultMaxDepth = 256
+	defaultMaxIndex = 1 << 30
+	defaultMaxDepth = 256
 )
 
 // OrDefault returns l with defaults in place of zeros.
 func (l Limits) OrDefault() Limits {
 	if l.Index == 0 {
-		l.Index = DefaultMaxIndex
+		l.Index = defaultMaxIndex
 	}
 	if l.Depth == 0 {
-		l.Depth = DefaultMaxDepth
+		l.Depth = defaultMaxDepth
 	}
 	return l
 }
@@ -428,7 +380,7 @@ type CreateOptions struct {
 	// Chunk describes the chunk of a set; nil if the archive is not part of a set.
 	Chunk *Chunk
 	// Scratch opens temporary storage for data that is too large for memory. It is never nil.
-	Scratch func() (Scratch, error)
+	Scratch func() (sorter.Scratch, error)
 	// NoDigests omits digests that the bare format does not have.
 	NoDigests bool
 	// Carry is About.Carry of an archive of the same format.
@@ -442,9 +394,6 @@ type Chunk struct {
 	Number int  // from 1
 	Last   bool // set before Commit of the last chunk
 }
-
-// Scratch is temporary storage that is removed when it is closed.
-type Scratch = sorter.Scratch
 
 // Summary is the result of Writer.Commit.
 type Summary struct {

@@ -130,12 +130,6 @@ type Plan struct {
 	KeepsBackup bool
 }
 
-// Keys of Plan.Readable.
-const (
-	FilesBefore = "files_before"
-	FilesAfter  = "files_after"
-)
-
 // Changes reports whether the plan changes anything.
 func (p Plan) Changes() bool { return len(p.Edits) > 0 || p.Build != nil }
 

@@ -2,15 +2,12 @@ package format
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/holdall/holdall/store"
 )
 
 // A Probe is the input of Format.Detect. It comes from two reads that serve all formats.
@@ -20,22 +17,6 @@ type Probe struct {
 	Head  []byte   // the first ProbeSize bytes, or all
 	Tail  []byte   // the last ProbeSize bytes, or all
 	Names []string // objects in a folder, if the store can list them
-}
-
-// ProbeSize is the number of bytes that are read from each end of an object to detect its format.
-// Formats with an index at the end should read the same range first, so that it comes from the
-// cache.
-const ProbeSize = 64 << 10
-
-// ReadProbe reads both ends of an object called name, at the same time if atOnce is set.
-func ReadProbe(ctx context.Context, o store.Object, name string, atOnce bool) (Probe, error) {
-	head, tail := make([]byte, ProbeSize), make([]byte, ProbeSize)
-	h, t, err := store.ReadEnds(ctx, o, head, tail, atOnce)
-	if err != nil {
-		return Probe{}, err
-	}
-	info, err := o.Info(ctx)
-	return Probe{Name: path.Base(name), Size: info.Size, Head: head[:h], Tail: tail[:t]}, err
 }
 
 // Match is the certainty with which a format was detected.

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // DefaultLimit is the default of File.Limit.
@@ -65,7 +66,7 @@ type Superblock struct {
 // [ErrNotHDF5]. The caller must keep o open while it uses the File, and close it afterwards.
 func Open(ctx context.Context, o store.Object) (*File, error) {
 	head := make([]byte, headSize)
-	n, err := store.ReadHead(ctx, o, head)
+	n, err := storekit.ReadHead(ctx, o, head)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 )
 
 // handles are the open files and folders, by number.
@@ -138,7 +139,7 @@ func (f *filesystem) list(ctx context.Context, d *dir) iter.Seq2[holdall.Entry, 
 			}
 		}
 	}
-	if d.n.name != "." && !format.ValidPath(d.n.name) {
+	if d.n.name != "." && !naming.ValidPath(d.n.name) {
 		return func(func(holdall.Entry, error) bool) {} // its entries are listed in the root
 	}
 	return d.v.a.ReadDir(ctx, d.n.name)

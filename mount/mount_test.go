@@ -33,6 +33,8 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	_ "github.com/holdall/holdall/format/all"
+	"github.com/holdall/holdall/format/kit/naming"
+	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/mount"
 	"github.com/holdall/holdall/store"
@@ -134,7 +136,7 @@ func same(t *testing.T, a *holdall.Archive, dir, at string) (files int) {
 		}
 		switch {
 		case e.Kind == format.Dir:
-			if format.ValidPath(e.Name) {
+			if naming.ValidPath(e.Name) {
 				files += same(t, a, e.Name, p)
 			}
 		case e.Kind == format.Symlink:
@@ -1135,7 +1137,7 @@ func TestDamageIsHealed(t *testing.T) {
 			if _, err := holdall.Pack(t.Context(), p, []string{testkit.Tree(t, t.TempDir(), files)}, holdall.PackOptions{Format: k}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := holdall.Protect(t.Context(), []string{p}, p+holdall.ParitySuffix, holdall.ProtectOptions{}); err != nil {
+			if _, err := holdall.Protect(t.Context(), []string{p}, p+parity.Suffix, holdall.ProtectOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			damage(t, p, "small", "long")

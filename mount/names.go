@@ -7,7 +7,7 @@ import (
 
 	"github.com/zeebo/blake3"
 
-	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 )
 
 // Names that are valid in a file system are shown unchanged, whatever their bytes. Other names
@@ -92,8 +92,8 @@ func named(dir, s string) (string, bool) {
 	}
 	if dir == "." {
 		// A path with slashes is in another folder.
-		return name, strings.IndexByte(name, '/') < 0 || !format.ValidPath(name)
+		return name, strings.IndexByte(name, '/') < 0 || !naming.ValidPath(name)
 	}
 	name = dir + "/" + name
-	return name, format.ValidPath(name)
+	return name, naming.ValidPath(name)
 }

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 )
 
 // node is what the kernel refers to by a number. It has only a name, because nothing else need be
@@ -68,7 +68,7 @@ func mix(h uint64) uint64 {
 
 func folderOf(name string) string {
 	i := strings.LastIndexByte(name, '/')
-	if i < 0 || !format.ValidPath(name) {
+	if i < 0 || !naming.ValidPath(name) {
 		return "."
 	}
 	return name[:i]

@@ -44,18 +44,6 @@ func OpenAddress(ctx context.Context, address string) (Store, string, error) {
 	return open(ctx, address)
 }
 
-// OpenFolder returns the store of the objects below an address. Their names in it are relative to
-// the address.
-func OpenFolder(ctx context.Context, address string) (Store, error) {
-	at, query, found := strings.Cut(address, "?")
-	if found {
-		query = "?" + query
-	}
-	// The store of any name below the address is the store of all of them.
-	st, _, err := OpenAddress(ctx, strings.TrimRight(at, "/")+"/x"+query)
-	return st, err
-}
-
 // Scheme returns the scheme of an address, or "" for a plain path. The scheme must be followed by
 // "://", because a file may be called "c:notes".
 func Scheme(address string) string {
@@ -64,12 +52,4 @@ func Scheme(address string) string {
 		return ""
 	}
 	return strings.ToLower(s)
-}
-
-// AddressOf returns the address of an object of st, or "" if it has none.
-func AddressOf(st Store, name string) string {
-	if address := st.Can().Address; address != nil {
-		return address(name)
-	}
-	return ""
 }

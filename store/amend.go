@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 )
 
@@ -36,15 +34,6 @@ type Amendment interface {
 	Sync(ctx context.Context) error
 	// Close releases the object for others. It does not call Sync.
 	Close() error
-}
-
-// Amend opens an object of st for changes in place. If the store does not support that, the error
-// wraps [errors.ErrUnsupported].
-func Amend(ctx context.Context, st Store, name string) (Amendment, error) {
-	if amend := st.Can().Amend; amend != nil {
-		return amend(ctx, name)
-	}
-	return nil, fmt.Errorf("change %q: objects of this store cannot be changed in place: %w", name, errors.ErrUnsupported)
 }
 
 // A LockedError means that another program is changing the object.

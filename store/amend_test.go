@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -18,7 +19,7 @@ type readOnly struct{ store.Store }
 func (readOnly) Can() store.Abilities { return store.Abilities{} }
 
 func TestStoreThatCannotAmendSaysSo(t *testing.T) {
-	_, err := store.Amend(t.Context(), readOnly{&storetest.Mem{}}, "dir/x")
+	_, err := storekit.Amend(t.Context(), readOnly{&storetest.Mem{}}, "dir/x")
 	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), `change "dir/x": `) {
 		t.Errorf("found %v", err)
 	}
@@ -65,8 +66,8 @@ func TestStagedWriterPatchesIfTheOneBelowDoes(t *testing.T) {
 		{"which does not", func(m *storetest.Mem) store.Store { return forward{m} }, 0, "0123456789"},
 	} {
 		mem := &storetest.Mem{}
-		stage := store.NewStage(c.st(mem))
-		w, err := store.Create(t.Context(), stage, "x")
+		stage := storekit.NewStage(c.st(mem))
+		w, err := storekit.Create(t.Context(), stage, "x")
 		if err != nil {
 			t.Fatal(err)
 		}

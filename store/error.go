@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 )
@@ -35,12 +34,6 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
-
-// Temporary reports whether err is a failed request that may succeed later.
-func Temporary(err error) bool {
-	e, ok := errors.AsType[*Error](err)
-	return ok && e.Retry
-}
 
 // Redact returns address in a form that may be printed: user names and queries of remote
 // addresses are removed, because they may contain tokens and signatures.

@@ -8,8 +8,8 @@
 // struct is that of a read-only store. A new ability is a new field, which breaks no existing
 // store.
 //
-// Programs that use a store should call the functions of this package, such as [List], [Create],
-// [ReadTail] and [WriteRange]. If an ability is missing, they fall back to another way or return
+// Programs that use a store should call the functions of this package, such as storekit.List, storekit.Create,
+// storekit.ReadTail and storekit.WriteRange. If an ability is missing, they fall back to another way or return
 // an error that wraps [errors.ErrUnsupported].
 //
 // A type that wraps a store, an object or a writer must have a Can of its own, which begins with the
@@ -20,12 +20,9 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"iter"
 	"os"
-	"sync"
 	"time"
 )
 
@@ -180,7 +177,7 @@ type ObjectAbilities struct {
 	Sums func(ctx context.Context) ([]Sum, error)
 
 	// Headers returns what the service stores with the object besides its bytes: the headers for
-	// which [IsHeader] returns true, with names in lower case. Metadata of users has the name
+	// which storekit.IsHeader returns true, with names in lower case. Metadata of users has the name
 	// x-amz-meta-NAME for all services. Headers returns what came with a read. If nothing was
 	// read, it sends one request, and Info then returns what the response contained. The caller
 	// must not change the map.
@@ -285,200 +282,3 @@ type Branch struct {
 
 // ErrChanged means that an object changed while it was being read.
 var ErrChanged = errors.New("changed while it was being read")
-
-// ReadTail reads the last len(p) bytes of o into p, or all of o if it is shorter. It returns the
-// number of bytes.
-func ReadTail(ctx context.Context, o Object, p []byte) (int, error) { return readEnd(ctx, o, p, true) }
-
-// ReadHead reads the first len(p) bytes of o into p, or all of o if it is shorter. It returns the
-// number of bytes.
-func ReadHead(ctx context.Context, o Object, p []byte) (int, error) { return readEnd(ctx, o, p, false) }
-
-// ReadEnds is ReadHead and ReadTail, with both requests at the same time if atOnce is set.
-func ReadEnds(ctx context.Context, o Object, head, tail []byte, atOnce bool) (inHead, inTail int, err error) {
-	var headErr error
-	var wg sync.WaitGroup
-	if atOnce {
-		wg.Go(func() { inHead, headErr = ReadHead(ctx, o, head) })
-	}
-	inTail, err = ReadTail(ctx, o, tail)
-	wg.Wait()
-	if !atOnce && err == nil {
-		inHead, headErr = ReadHead(ctx, o, head)
-	}
-	return inHead, inTail, errors.Join(err, headErr)
-}
-
-func readEnd(ctx context.Context, o Object, p []byte, tail bool) (int, error) {
-	if read := o.Can().ReadEnd; read != nil {
-		return read(ctx, p, tail)
-	}
-	info, err := o.Info(ctx)
-	if err != nil {
-		return 0, err
-	}
-	n, off := min(int64(len(p)), info.Size), int64(0)
-	if tail {
-		off = info.Size - n
-	}
-	return int(n), o.ReadAt(ctx, p[:n], off)
-}
-
-// Inner returns o if it has the type O, or else the first object of that type that o is a view
-// of.
-func Inner[O Object](o Object) (found O, ok bool) {
-	for o != nil && !ok {
-		if found, ok = o.(O); !ok {
-			o = o.Can().Inner
-		}
-	}
-	return found, ok
-}
-
-// OpenGrowing opens an object that programs only append to. If the store does not support that,
-// reads fail once the object has grown.
-func OpenGrowing(ctx context.Context, st Store, name string) (Object, error) {
-	if open := st.Can().OpenGrowing; open != nil {
-		return open(ctx, name)
-	}
-	return st.Open(ctx, name)
-}
-
-// List yields the objects of st whose names begin with prefix, sorted by name. If the store
-// cannot list, it yields an error that wraps [errors.ErrUnsupported].
-func List(ctx context.Context, st Store, prefix string) iter.Seq2[Info, error] {
-	if list := st.Can().List; list != nil {
-		return list(ctx, prefix)
-	}
-	return func(yield func(Info, error) bool) {
-		yield(Info{}, fmt.Errorf("list %q: %w", prefix, errors.ErrUnsupported))
-	}
-}
-
-// ListFrom is like [List], but starts at the first name that is not less than from. If the store
-// does not support that, it lists from the beginning and skips the names before from.
-func ListFrom(ctx context.Context, st Store, prefix, from string) iter.Seq2[Info, error] {
-	if list := st.Can().ListFrom; list != nil && from > prefix {
-		return list(ctx, prefix, from)
-	}
-	return func(yield func(Info, error) bool) {
-		for info, err := range List(ctx, st, prefix) {
-			if err == nil && info.Name < from {
-				continue
-			}
-			if !yield(info, err) {
-				return
-			}
-		}
-	}
-}
-
-// ListHeaders is like [List], and yields the headers of the objects too if the store can list
-// them.
-func ListHeaders(ctx context.Context, st Store, prefix string) iter.Seq2[Headed, error] {
-	if list := st.Can().ListHeaders; list != nil {
-		return list(ctx, prefix)
-	}
-	return func(yield func(Headed, error) bool) {
-		for info, err := range List(ctx, st, prefix) {
-			if !yield(Headed{Info: info}, err) {
-				return
-			}
-		}
-	}
-}
-
-// Create begins a new object in st. If the store is read-only, the error wraps
-// [errors.ErrUnsupported].
-func Create(ctx context.Context, st Store, name string) (Writer, error) {
-	return CreateAs(ctx, st, name, Wishes{})
-}
-
-// CreateAs is like [Create] with wishes.
-func CreateAs(ctx context.Context, st Store, name string, wish Wishes) (Writer, error) {
-	if create := st.Can().Create; create != nil {
-		return create(ctx, name, wish)
-	}
-	return nil, fmt.Errorf("create %q: this store is read-only: %w", name, errors.ErrUnsupported)
-}
-
-// Remove deletes an object of st. If the store is read-only, the error wraps
-// [errors.ErrUnsupported].
-func Remove(ctx context.Context, st Store, name string) error {
-	if remove := st.Can().Remove; remove != nil {
-		return remove(ctx, name)
-	}
-	return fmt.Errorf("remove %q: this store is read-only: %w", name, errors.ErrUnsupported)
-}
-
-// RemoveAs deletes an object of st if it is still the version of info. If info has no version,
-// RemoveAs returns an error, so that it never deletes another version.
-func RemoveAs(ctx context.Context, st Store, info Info) error {
-	remove := st.Can().RemoveAs
-	if remove == nil {
-		return fmt.Errorf("remove %q: this store does not remove one version only: %w", info.Name, errors.ErrUnsupported)
-	}
-	if info.Version == "" {
-		return &Error{Op: "remove", Name: info.Name, Off: -1, Err: fs.ErrInvalid}
-	}
-	return remove(ctx, info)
-}
-
-// Unchanged returns an error that wraps [ErrChanged] if info and now describe different versions
-// of an object.
-func Unchanged(info, now Info) error {
-	if info.Size != now.Size || info.Version != now.Version {
-		return &Error{Op: "compare", Name: info.Name, Off: -1, Err: ErrChanged}
-	}
-	return nil
-}
-
-// copyBlock is the size of the reads of CopyRange.
-const copyBlock = 1 << 20
-
-// WriteRange appends n bytes of from, starting at offset off, to w. If w can, the bytes do not
-// pass through this program.
-func WriteRange(ctx context.Context, w Writer, from Object, off, n int64) error {
-	if off < 0 || n < 0 {
-		return fmt.Errorf("copy range %d+%d: invalid range", off, n)
-	}
-	if n == 0 {
-		return nil
-	}
-	if write := w.Can().WriteRange; write != nil {
-		if err := write(ctx, from, off, n); !errors.Is(err, errors.ErrUnsupported) {
-			return err
-		}
-	}
-	return CopyRange(ctx, w, from, off, n)
-}
-
-// CopyRange reads n bytes of from, starting at offset off, and writes them to w.
-func CopyRange(ctx context.Context, w io.Writer, from Object, off, n int64) error {
-	buf := make([]byte, min(n, copyBlock))
-	for n > 0 {
-		p := buf[:min(n, copyBlock)]
-		if err := from.ReadAt(ctx, p, off); err != nil {
-			return err
-		}
-		if _, err := w.Write(p); err != nil {
-			return err
-		}
-		off, n = off+int64(len(p)), n-int64(len(p))
-	}
-	return nil
-}
-
-// Write creates an object with what the function write writes. If write returns an error, no
-// object is created.
-func Write(ctx context.Context, st Store, name string, write func(Writer) error) (Info, error) {
-	w, err := Create(ctx, st, name)
-	if err != nil {
-		return Info{}, err
-	}
-	defer w.Abort()
-	if err := write(w); err != nil {
-		return Info{}, err
-	}
-	return w.Commit(ctx)
-}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -27,14 +26,6 @@ type Wishes struct {
 	Headers map[string]string
 }
 
-// Keep ends w and keeps what was sent, if the store supports that. Otherwise it aborts w.
-func Keep(w Writer) (kept int64, err error) {
-	if keep := w.Can().Keep; keep != nil {
-		return keep()
-	}
-	return 0, w.Abort()
-}
-
 // An Upload is an object that was begun and neither committed nor aborted. It takes up storage
 // that is paid for.
 type Upload struct {
@@ -43,57 +34,4 @@ type Upload struct {
 	Begun time.Time
 	// Abandon discards the upload. If it no longer exists, Abandon returns nil.
 	Abandon func(context.Context) error
-}
-
-// Abandon discards the unfinished uploads of names that begin with prefix for which over returns
-// true. It returns the number of discarded uploads. If one cannot be discarded, Abandon continues
-// with the others and returns the errors. If the store cannot list uploads, there are none.
-func Abandon(ctx context.Context, st Store, prefix string, over func(Upload) bool) (n int, err error) {
-	unfinished := st.Can().Unfinished
-	if unfinished == nil {
-		return 0, nil
-	}
-	var old []Upload // uploads are discarded after they are listed, so that the listing does not change
-	flush := func() {
-		for _, u := range old {
-			gone := u.Abandon(ctx)
-			if gone == nil {
-				n++
-			}
-			err = errors.Join(err, gone)
-		}
-		old = old[:0]
-	}
-	for u, listed := range unfinished(ctx, prefix) {
-		if listed != nil {
-			err = errors.Join(err, listed)
-			break
-		}
-		if over(u) {
-			old = append(old, u)
-		}
-		if len(old) == maxOld {
-			flush()
-		}
-	}
-	flush()
-	return n, err
-}
-
-// maxOld is the largest number of uploads that are listed before they are discarded.
-const maxOld = 10_000
-
-// OpenAs opens the version of an object that a listing returned as info. If the store does not
-// support that, OpenAs requests the current version and compares it; another version is
-// [ErrChanged].
-func OpenAs(ctx context.Context, st Store, info Info) (Object, error) {
-	if open := st.Can().OpenAs; open != nil {
-		return open(ctx, info)
-	}
-	o, now, err := OpenInfo(ctx, st, info.Name)
-	if err == nil && (now.Size != info.Size || info.Version != "" && now.Version != info.Version) {
-		o.Close()
-		return nil, &Error{Op: "open", Name: info.Name, Off: -1, Err: ErrChanged}
-	}
-	return o, err
 }

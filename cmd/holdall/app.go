@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
@@ -428,7 +429,7 @@ func lookup(ctx context.Context, a *holdall.Archive, name string) (holdall.Entry
 	}
 	// Paths in content repositories begin with a slash.
 	plain := strings.TrimSuffix(name, "/")
-	for _, other := range []string{strings.TrimPrefix(plain, "./"), strings.TrimPrefix(plain, "/"), format.Unescape(name)} {
+	for _, other := range []string{strings.TrimPrefix(plain, "./"), strings.TrimPrefix(plain, "/"), naming.Unescape(name)} {
 		if other != name && other != "" {
 			if e, oerr := a.Lookup(ctx, other); oerr == nil {
 				return e, nil

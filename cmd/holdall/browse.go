@@ -18,7 +18,9 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/explore"
+	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 func (a *app) browseCommand() *cobra.Command {
@@ -95,7 +97,7 @@ func (a *app) staticPage(ctx context.Context, address, dir string) error {
 		return err
 	}
 	archive := path.Base(name)
-	sum, err := a.staticIndex(ctx, st, name, to, archive+holdall.IndexSuffix)
+	sum, err := a.staticIndex(ctx, st, name, to, archive+kept.Suffix)
 	if err != nil {
 		return err
 	}
@@ -168,7 +170,7 @@ func (a *app) singlePage(ctx context.Context, address, file string) error {
 	}
 	defer os.RemoveAll(dir)
 	archive := path.Base(name)
-	to, index, err := store.OpenAddress(ctx, filepath.Join(dir, "index"+holdall.IndexSuffix))
+	to, index, err := store.OpenAddress(ctx, filepath.Join(dir, "index"+kept.Suffix))
 	if err != nil {
 		return err
 	}
@@ -176,7 +178,7 @@ func (a *app) singlePage(ctx context.Context, address, file string) error {
 	if err != nil {
 		return err
 	}
-	parts := []explore.Part{{Name: archive + holdall.IndexSuffix, Write: func(w io.Writer) error { return copyObject(ctx, w, to, index) }}}
+	parts := []explore.Part{{Name: archive + kept.Suffix, Write: func(w io.Writer) error { return copyObject(ctx, w, to, index) }}}
 	volumes, err := in.Volumes(ctx)
 	if err != nil {
 		return err
@@ -198,12 +200,12 @@ func (a *app) singlePage(ctx context.Context, address, file string) error {
 }
 
 func copyObject(ctx context.Context, w io.Writer, st store.Store, name string) error {
-	o, info, err := store.OpenInfo(ctx, st, name)
+	o, info, err := storekit.OpenInfo(ctx, st, name)
 	if err != nil {
 		return err
 	}
 	defer o.Close()
-	return store.CopyRange(ctx, w, o, 0, info.Size)
+	return storekit.CopyRange(ctx, w, o, 0, info.Size)
 }
 
 const noBrowser = "none"

@@ -20,9 +20,11 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 func (a *app) catalogCommand() *cobra.Command {
@@ -218,7 +220,7 @@ func (a *app) catalogAdd(ctx context.Context, c *catalog.Catalog, address string
 	if err != nil {
 		return err
 	}
-	known, err := c.Archive(ctx, store.AddressOf(st, name))
+	known, err := c.Archive(ctx, storekit.AddressOf(st, name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -308,7 +310,7 @@ func (a *app) recordPacked(ctx context.Context, c *catalog.Catalog, st store.Sto
 // newestOf finds the newest file for a path that the user gave, by the rules
 // of lookup.
 func newestOf(ctx context.Context, c *catalog.Catalog, path string) (found catalog.Found, err error) {
-	for _, p := range slices.Compact([]string{path, strings.TrimPrefix(strings.TrimSuffix(path, "/"), "./"), format.Unescape(path)}) {
+	for _, p := range slices.Compact([]string{path, strings.TrimPrefix(strings.TrimSuffix(path, "/"), "./"), naming.Unescape(path)}) {
 		if found, err = c.Newest(ctx, p); !errors.Is(err, fs.ErrNotExist) {
 			return found, err
 		}
@@ -434,7 +436,7 @@ func (a *app) listCatalog(ctx context.Context, c *catalog.Catalog, folder string
 }
 
 func folderPrefix(folder string) string {
-	folder = format.Unescape(strings.TrimPrefix(folder, "./"))
+	folder = naming.Unescape(strings.TrimPrefix(folder, "./"))
 	if folder == "." || folder == "" {
 		return ""
 	}
@@ -557,7 +559,7 @@ func (a *app) tellDeleted(name string, files int64) {
 // knownArchive finds the catalogue's record of an archive, by its address as
 // recorded or as given. The archive itself need not exist any more.
 func (a *app) knownArchive(ctx context.Context, c *catalog.Catalog, address string) (catalog.Archive, error) {
-	x, err := c.Archive(ctx, format.Unescape(address))
+	x, err := c.Archive(ctx, naming.Unescape(address))
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return x, err
 	}
@@ -565,7 +567,7 @@ func (a *app) knownArchive(ctx context.Context, c *catalog.Catalog, address stri
 	if lerr != nil {
 		return x, lerr
 	}
-	return c.Archive(ctx, store.AddressOf(st, name))
+	return c.Archive(ctx, storekit.AddressOf(st, name))
 }
 
 func (a *app) catalogExportCommand() *cobra.Command {

@@ -16,6 +16,7 @@ import (
 	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/internal/app/explore/nodes"
 	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
 )
 
@@ -121,7 +122,7 @@ func (a *app) openTree(ctx context.Context, c *catalog.Catalog) (*holdall.Archiv
 // ofCatalog adapts the options for an archive to a catalogue: its index is its
 // database.
 func ofCatalog(o holdall.OpenOptions) holdall.OpenOptions {
-	o.Format, o.Index, o.Param, o.Parity = shelf.Format.Name, holdall.UseIndex{}, nil, holdall.NoParity
+	o.Format, o.Index, o.Param, o.Parity = shelf.Format.Name, holdall.UseIndex{}, nil, parity.None
 	return o
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 const dryRunUsage = "only print what would be done"
@@ -98,14 +99,14 @@ func (w *dryWriter) Can() store.WriterAbilities {
 func (s dryStore) amend(ctx context.Context, name string) (store.Amendment, error) {
 	can := s.Store.Can()
 	if can.Amend == nil {
-		return store.Amend(ctx, s.Store, name)
+		return storekit.Amend(ctx, s.Store, name)
 	}
 	if can.Locked != nil {
 		if by, err := can.Locked(ctx, name); err == nil && by != "" {
 			return nil, &store.LockedError{Name: name, Holder: by}
 		}
 	}
-	o, info, err := store.OpenInfo(ctx, s.Store, name)
+	o, info, err := storekit.OpenInfo(ctx, s.Store, name)
 	if err != nil {
 		return nil, err
 	}

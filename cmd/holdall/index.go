@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/store"
 )
 
@@ -98,8 +99,8 @@ holdall keeps an index of an archive that was slow to open in a cache; see
 			if err != nil {
 				return err
 			}
-			to, toName := st, strings.TrimRight(name, "/")+holdall.IndexSuffix
-			shown := strings.TrimRight(args[0], "/") + holdall.IndexSuffix
+			to, toName := st, strings.TrimRight(name, "/")+kept.Suffix
+			shown := strings.TrimRight(args[0], "/") + kept.Suffix
 			if out != "" {
 				shown = out
 				if to, toName, err = store.OpenAddress(ctx, out); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/internal/app/hierarchy"
 )
 
@@ -153,7 +154,7 @@ func gatherInfo(ctx context.Context, in overview) (*infoJSON, error) {
 		if e.Digest.Algo != "" {
 			i.Digests++
 		}
-		if format.NameFault(e.Name) != "" {
+		if naming.Fault(e.Name) != "" {
 			continue
 		}
 		for d := path.Dir(e.Name); d != "." && d != lastDir && !dirs[d]; d = path.Dir(d) {

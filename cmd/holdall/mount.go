@@ -23,6 +23,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/mount"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 func (a *app) mountCommand() *cobra.Command {
@@ -258,7 +259,7 @@ func stateIn(ctx context.Context, st store.Store, name string) string {
 	}
 	h := blake3.New()
 	n := 0
-	for info, err := range store.List(ctx, st, strings.TrimSuffix(name, "/")+"/") {
+	for info, err := range storekit.List(ctx, st, strings.TrimSuffix(name, "/")+"/") {
 		if err != nil {
 			return ""
 		}

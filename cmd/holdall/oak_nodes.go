@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/zip"
 	"github.com/holdall/holdall/internal/oak"
 	"github.com/holdall/holdall/internal/write/pack"
@@ -121,7 +122,7 @@ func (a *app) oakPackage(ctx context.Context, address, out string, paths []strin
 		return err
 	}
 	return a.withTree(ctx, address, func(t *oak.Tree) error {
-		w, err := format.Create(ctx, zip.Format, st, name, format.CreateOptions{Scratch: pack.NewScratch})
+		w, err := kit.Create(ctx, zip.Format, st, name, format.CreateOptions{Scratch: pack.NewScratch})
 		if err != nil {
 			return err
 		}

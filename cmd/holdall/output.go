@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/write/output"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 func (a *app) forceFlag(fs *pflag.FlagSet) {
@@ -30,7 +31,7 @@ func (a *app) mayWrite(ctx context.Context, in, out, kind string, ours func(form
 	if err != nil {
 		return err
 	}
-	return output.Guard{Inputs: []string{store.AddressOf(from, inName)}, Kind: kind, Ours: ours, Force: a.force}.Check(ctx, st, name)
+	return output.Guard{Inputs: []string{storekit.AddressOf(from, inName)}, Kind: kind, Ours: ours, Force: a.force}.Check(ctx, st, name)
 }
 
 func begins(with ...string) func(format.Probe) bool {
@@ -45,7 +46,7 @@ func writeFile(ctx context.Context, name string, write func(io.Writer) error) er
 	if err != nil {
 		return err
 	}
-	w, err := store.Create(ctx, st, name)
+	w, err := storekit.Create(ctx, st, name)
 	if err != nil {
 		return err
 	}

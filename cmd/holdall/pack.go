@@ -314,7 +314,7 @@ var errUnsound = fmt.Errorf("%w: the written archive is damaged", errNo)
 
 func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, p packing) error {
 	a.tellLeftOut(sum)
-	if index := sum.Stored - sum.Content; len(sum.Volumes) == 1 && index > format.DefaultMaxIndex {
+	if index := sum.Stored - sum.Content; len(sum.Volumes) == 1 && index > (format.Limits{}).OrDefault().Index {
 		a.warn("the index has %s: to read the archive, use --max-index; a smaller --chunk-size avoids this", humanSize(index))
 	}
 	if sum.Older != "" {

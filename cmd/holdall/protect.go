@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // shareFlag is a share of something: 5%, 0.5%.
@@ -130,8 +131,8 @@ func (a *app) protect(ctx context.Context, addresses []string, out string, loss 
 		if st == nil {
 			st = s
 		}
-		first := store.AddressOf(st, name)
-		if len(set) > 0 && (first != store.AddressOf(s, name) || path.Dir(name) != path.Dir(names[0])) {
+		first := storekit.AddressOf(st, name)
+		if len(set) > 0 && (first != storekit.AddressOf(s, name) || path.Dir(name) != path.Dir(names[0])) {
 			return usage("%s and %s are in different folders: the files of a set must be in one folder", set[0], address)
 		}
 		set, names = append(set, address), append(names, name)

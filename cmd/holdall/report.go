@@ -16,8 +16,11 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/fleet"
+	"github.com/holdall/holdall/internal/write/output"
+	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/internal/write/repairs"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 type usageError struct{ error }
@@ -148,7 +151,7 @@ func describe(err error) errorJSON {
 		e.Code = "locked"
 	case is[*holdall.ExternalError](err):
 		e.Code = "external"
-	case store.Temporary(err):
+	case storekit.Temporary(err):
 		e.Code = "network"
 	}
 	return e
@@ -170,7 +173,7 @@ func (a *app) hint(err error) string {
 	}
 	proof, _ := errors.AsType[*holdall.ProofError](err)
 	schema, _ := errors.AsType[*catalog.SchemaError](err)
-	written, _ := errors.AsType[*holdall.OutputError](err)
+	written, _ := errors.AsType[*output.Error](err)
 	meant, _ := errors.AsType[*misspeltError](err)
 	path, _ := errors.AsType[*fs.PathError](err)
 	switch {
@@ -202,7 +205,7 @@ func (a *app) hint(err error) string {
 		return "name one with --index; 'holdall index --chunk-digests' writes one for a sound archive"
 	case errors.Is(err, format.ErrUnknown):
 		return "set it with --format"
-	case errors.Is(err, holdall.ErrImmutable):
+	case errors.Is(err, pack.ErrImmutable):
 		return "'holdall convert' writes a changed copy"
 	case errors.Is(err, store.ErrChanged):
 		return "run it again"

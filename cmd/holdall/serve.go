@@ -29,8 +29,10 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -442,7 +444,7 @@ func (a *app) localToServe(ctx context.Context, address string, files bool) (pla
 	if err != nil {
 		return placed{}, err
 	}
-	path := filepath.FromSlash(store.AddressOf(st, name))
+	path := filepath.FromSlash(storekit.AddressOf(st, name))
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() && a.format == "" && !looksLikeOne(ctx, st, name) {
 		if files {
@@ -465,7 +467,7 @@ func looksLikeOne(ctx context.Context, st store.Store, name string) bool {
 	const enough = 1000
 	prefix := strings.TrimSuffix(name, "/") + "/"
 	var names []string
-	for info, err := range store.List(ctx, st, prefix) {
+	for info, err := range storekit.List(ctx, st, prefix) {
 		if err != nil || len(names) == enough {
 			break
 		}
@@ -481,7 +483,7 @@ func looksLikeOne(ctx context.Context, st store.Store, name string) bool {
 // looksLikeFile reports whether a file may be an archive, by its name. A
 // folder may have many other files, and reading all of them would take long.
 func looksLikeFile(name string) bool {
-	return !strings.HasPrefix(name, ".") && format.All().ByExtension(name) != nil && !strings.HasSuffix(name, holdall.IndexSuffix)
+	return !strings.HasPrefix(name, ".") && format.All().ByExtension(name) != nil && !strings.HasSuffix(name, kept.Suffix)
 }
 
 // lookedAt remembers which folders are archives, under a string that
@@ -547,7 +549,7 @@ const maxInPrefix = 100_000
 // prefixToServe returns what is below a prefix of a bucket: an archive, or
 // several.
 func (a *app) prefixToServe(ctx context.Context, address, at string) (placed, error) {
-	st, err := store.OpenFolder(ctx, address)
+	st, err := storekit.OpenFolder(ctx, address)
 	if err != nil {
 		return placed{}, err
 	}
@@ -586,7 +588,7 @@ func (a *app) prefixToServe(ctx context.Context, address, at string) (placed, er
 }
 
 func versionIn(ctx context.Context, st store.Store, name string) string {
-	info, err := store.Briefly(st, name).Info(ctx)
+	info, err := storekit.Briefly(st, name).Info(ctx)
 	if err != nil {
 		return ""
 	}

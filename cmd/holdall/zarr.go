@@ -11,10 +11,12 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/app/hierarchy"
 	"github.com/holdall/holdall/internal/base/glob"
 	"github.com/holdall/holdall/internal/write/tree"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/zarr"
 )
 
@@ -69,8 +71,8 @@ func (a *app) hasKeys(ctx context.Context, address string) *format.Format {
 		return nil
 	}
 	defer o.Close()
-	head := make([]byte, format.ProbeSize)
-	n, err := store.ReadHead(ctx, o, head)
+	head := make([]byte, kit.ProbeSize)
+	n, err := storekit.ReadHead(ctx, o, head)
 	if err != nil {
 		return nil
 	}

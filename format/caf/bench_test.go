@@ -58,7 +58,7 @@ func BenchmarkScan(b *testing.B) {
 		index := st.(*sparse).end[:indexLen(st)]
 		for b.Loop() {
 			n := 0
-			s := scanBytes(index, 0, format.DefaultMaxDepth, func(*row) error { n++; return nil })
+			s := scanBytes(index, 0, (format.Limits{}).OrDefault().Depth, func(*row) error { n++; return nil })
 			if err := s.scan(); err != nil || n != manyRows {
 				b.Fatal(n, err)
 			}

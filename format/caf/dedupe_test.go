@@ -11,6 +11,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -113,7 +114,7 @@ func TestContentThatNobodyHasSeenStandsForNoOther(t *testing.T) {
 	defer w.Abort()
 	sum := blake3.Sum256(right)
 	e := format.Entry{Size: 7, Digest: format.Digest{Algo: "blake3", Sum: string(sum[:])}}
-	s := format.NewSection(t.Context(), o, 0, 7)
+	s := kit.NewSection(t.Context(), o, 0, 7)
 	s.Far, s.Unread = true, true
 	for name, r := range []io.Reader{s, bytes.NewReader(right), bytes.NewReader(right), s} {
 		e.Name = fmt.Sprint(name)

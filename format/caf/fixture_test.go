@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
@@ -154,7 +155,7 @@ func TestFixturesReadAsTheReferenceDoesOrBetter(t *testing.T) {
 					t.Errorf("%q: %d bytes, sha256 %s; want %d, %s", m.Name, e.Size, sha(b), m.End-m.Start, m.SHA256)
 				}
 			}
-			fault := format.NameFault(m.bytes())
+			fault := naming.Fault(m.bytes())
 			if m.Extract != "ok" && m.Extract != "name-conflict" && m.Read == "" && fault != m.Extract || m.Extract == "ok" && fault != "" {
 				t.Errorf("%q: name fault %q, want %q", m.Name, fault, m.Extract)
 			}

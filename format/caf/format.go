@@ -34,7 +34,7 @@ var Format = &format.Format{
 // reads as an index, and a format with a magic number must win.
 func detect(p format.Probe) format.Match {
 	at, n, fault := parseFooter(p.Tail, p.Size)
-	if fault != nil || p.Size < 0 || n > format.DefaultMaxIndex {
+	if fault != nil || p.Size < 0 || n > (format.Limits{}).OrDefault().Index {
 		return format.No
 	}
 	tail := p.Tail[:len(p.Tail)-footerLen]

@@ -19,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -424,7 +425,7 @@ func FuzzWriter(f *testing.F) {
 			}
 			e := format.Entry{Name: n, Size: int64(size)}
 			if rnd.IntN(4) == 0 {
-				e.Attr = map[string]string{format.ETagAttr: n, "content-type": names}
+				e.Attr = map[string]string{kit.ETagAttr: n, "content-type": names}
 			}
 			var src io.Reader = bytes.NewReader(content)
 			fails := rnd.IntN(4) == 0
@@ -440,7 +441,7 @@ func FuzzWriter(f *testing.F) {
 				}
 			}
 			err := w.Add(t.Context(), e, src)
-			var refused *format.RefusedError
+			var refused *kit.RefusedError
 			_, taken := want[n]
 			switch {
 			case errors.As(err, &refused):

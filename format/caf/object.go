@@ -11,8 +11,9 @@ import (
 	"unsafe"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/jsontext"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A row of holdall's may have what a bucket stored with the object that became the file:
@@ -57,9 +58,9 @@ func appendObject(b []byte, e format.Entry) []byte {
 	var headers []byte
 	for _, name := range slices.Sorted(maps.Keys(e.Attr)) {
 		switch {
-		case name == format.ETagAttr:
+		case name == kit.ETagAttr:
 			x.etag = []byte(e.Attr[name])
-		case store.IsHeader(name):
+		case storekit.IsHeader(name):
 			headers = append(headers, "{,"[min(len(headers), 1)])
 			headers = appendString(append(appendString(headers, name), ':'), e.Attr[name])
 		}
@@ -139,7 +140,7 @@ func headersIn(s *jsontext.Scanner) (ok bool) {
 	var last []byte
 	for s.Begin('{'); s.Next('}'); {
 		name := s.Key()
-		if len(name) == 0 || s.Escaped || bytes.Compare(name, last) <= 0 || !store.IsHeader(unsafe.String(&name[0], len(name))) {
+		if len(name) == 0 || s.Escaped || bytes.Compare(name, last) <= 0 || !storekit.IsHeader(unsafe.String(&name[0], len(name))) {
 			return false
 		}
 		if _, ok := appendText(nil, s); !ok && s.Escaped {
@@ -296,7 +297,7 @@ func (x object) tell(e *format.Entry) {
 		e.Attr = map[string]string{}
 	}
 	if len(x.etag) > 0 {
-		e.Attr[format.ETagAttr] = unsafe.String(&x.etag[0], len(x.etag))
+		e.Attr[kit.ETagAttr] = unsafe.String(&x.etag[0], len(x.etag))
 	}
 	if len(x.headers) == 0 {
 		return

@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // reader is an open archive. Its index is loaded when all of it is needed first. Until then, if
@@ -36,7 +37,7 @@ type reader struct {
 	looked bool
 	table  *table
 	kit.LateIndex
-	index   *format.Index
+	index   *kit.Index
 	loadErr error
 	doubted atomic.Bool
 }
@@ -64,7 +65,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 func openReader(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *reader, err error) {
 	r := &reader{name: name, limits: o.Limits.OrDefault()}
 	r.said, r.isSaid = endsOf(o.Param["ends"])
-	if r.obj, r.tail, r.size, err = kit.OpenPart(ctx, st, name, format.ProbeSize, store.ReadTail); err != nil {
+	if r.obj, r.tail, r.size, err = kit.OpenPart(ctx, st, name, kit.ProbeSize, storekit.ReadTail); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -72,7 +73,7 @@ func openReader(ctx context.Context, st store.Store, name string, o format.OpenO
 			r.obj.Close()
 		}
 	}()
-	r.Load = func(ctx context.Context) (*format.Index, error) {
+	r.Load = func(ctx context.Context) (*kit.Index, error) {
 		_, err := r.load(ctx)
 		return r.index, err
 	}
@@ -142,7 +143,7 @@ func (r *reader) load(ctx context.Context) (*table, error) {
 	}
 	t.top = s.top
 	t.finish(r.said, r.isSaid)
-	r.table, r.index = t, format.NewIndex(t)
+	r.table, r.index = t, kit.NewIndex(t)
 	return t, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // repair plans a strict index after the data, which does not change:
@@ -26,7 +27,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return format.Plan{}, err
 	}
 	said, isSaid := endsOf(o.Param["ends"])
-	obj, tail, size, err := kit.OpenPart(ctx, st, name, footerLen, store.ReadTail)
+	obj, tail, size, err := kit.OpenPart(ctx, st, name, footerLen, storekit.ReadTail)
 	if err != nil {
 		return format.Plan{}, err
 	}

@@ -65,13 +65,13 @@ func scanIndex(index []byte, block int) (got scanned) {
 		got.rows = append(got.rows, scannedRow{string(r.name), string(r.digest), string(r.extra), string(r.object.appendTo(nil)), r.start, r.end, r.off - at, r.odd})
 		return nil
 	}
-	s := scanBytes(bytes.Clone(index), at, format.DefaultMaxDepth, onRow)
+	s := scanBytes(bytes.Clone(index), at, (format.Limits{}).OrDefault().Depth, onRow)
 	if block > 0 {
 		fetch := func(p []byte, off int64) error {
 			copy(p, index[off-at:])
 			return nil
 		}
-		s = scanRange(fetch, at, at+int64(len(index)), format.DefaultMaxDepth, onRow)
+		s = scanRange(fetch, at, at+int64(len(index)), (format.Limits{}).OrDefault().Depth, onRow)
 		s.Buf, s.block = nil, block
 	}
 	got.err = s.scan()

@@ -12,6 +12,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A chunk that holdall writes has its number at the top, and the last one also has the total.
@@ -80,7 +81,7 @@ func (t *table) checkSet(ctx context.Context, st store.Store, o format.OpenOptio
 	var there kit.Ranges
 	there.Add(int64(own), int64(own)+1)
 	for from := 0; from <= max(last, top+1) && from <= mostChunks; from += chunkBlock {
-		for info, err := range store.List(ctx, st, fmt.Sprintf("%s%02d", stem, from/chunkBlock)) {
+		for info, err := range storekit.List(ctx, st, fmt.Sprintf("%s%02d", stem, from/chunkBlock)) {
 			if err != nil {
 				return context.Cause(ctx) // without a listing, none can be missed
 			}

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/columns"
 )
 
@@ -139,7 +140,7 @@ func byPlace(a, b record) int {
 
 // shadow moves all rows of a name except the last to shadowed.
 func (t *table) shadow() {
-	dead := format.NewIndex(t).Repeated()
+	dead := kit.NewIndex(t).Repeated()
 	if len(dead) == 0 {
 		return
 	}

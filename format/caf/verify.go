@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/store"
 )
 
@@ -101,12 +102,12 @@ func (t *table) checkOddName(r record, name string, report func(format.Problem))
 }
 
 // checkNames reports names that are not extracted: unsafe ones, and those below a file.
-func (t *table) checkNames(x *format.Index, report func(format.Problem)) {
+func (t *table) checkNames(x *kit.Index, report func(format.Problem)) {
 	lastDir, lastConflict := "", ""
 	for i, r := range t.rows {
 		name := t.Name(i)
-		if class := format.NameFault(name); class != "" {
-			t.report(report, format.Warning, class, -1, &name, "the name is not extracted: %s", format.NameAdvice(class))
+		if class := naming.Fault(name); class != "" {
+			t.report(report, format.Warning, class, -1, &name, "the name is not extracted: %s", naming.Advice(class))
 			continue
 		}
 		// Neighbours usually have the same directory, so each directory is looked up once.
@@ -126,7 +127,7 @@ func (t *table) checkNames(x *format.Index, report func(format.Problem)) {
 
 // reportConflict reports the later, in stored order, of a file and another file that needs the
 // first one to be a directory.
-func (t *table) reportConflict(x *format.Index, r record, name, above string, report func(format.Problem)) {
+func (t *table) reportConflict(x *kit.Index, r record, name, above string, report func(format.Problem)) {
 	e, err := x.Lookup(context.Background(), above)
 	start, ok := e.Ref.(int64)
 	if err != nil || !ok {

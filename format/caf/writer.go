@@ -17,6 +17,7 @@ import (
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/columns"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // archiveWriter writes data as it comes, and keeps the rows of the index as JSON until Commit.
@@ -49,7 +50,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	if dedupe && o.NoDigests {
 		return nil, fmt.Errorf("%s: finding equal files needs digests, which a plain archive does not have: %w", name, errors.ErrUnsupported)
 	}
-	out, err := store.Create(ctx, st, name)
+	out, err := storekit.Create(ctx, st, name)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +89,7 @@ type LimitError struct {
 	Max  int64
 }
 
-// EntryName implements format.EntryError.
+// EntryName implements kit.EntryError.
 func (e *LimitError) EntryName() string { return e.Name }
 
 func (e *LimitError) Error() string {
@@ -135,7 +136,7 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 		first, is := w.contents.place(digest, e.Size)
 		if again = is && w.TakeBack(start); again {
 			start = first
-		} else if s, ok := r.(*format.Section); !is && !(ok && s.Far) {
+		} else if s, ok := r.(*kit.Section); !is && !(ok && s.Far) {
 			// The digest of content that a store copied was not compared.
 			w.contents.add(digest, start, e.Size)
 		}
@@ -180,12 +181,12 @@ func (w *archiveWriter) room(e format.Entry, again bool) error {
 	whole := w.Pos + e.Size + index + footerLen
 	chunked := w.max > 0
 	switch {
-	case chunked && w.entries > 0 && (w.Pos+e.Size > w.max || w.whole > 0 && whole > w.whole || index > format.DefaultMaxIndex):
+	case chunked && w.entries > 0 && (w.Pos+e.Size > w.max || w.whole > 0 && whole > w.whole || index > (format.Limits{}).OrDefault().Index):
 		return format.ErrFull
 	case chunked && w.whole > 0 && whole > w.whole:
 		return &LimitError{e.Name, e.Size, w.whole}
 	case index > w.most:
-		return format.Refuse(e.Name, "the index of the archive would exceed %d bytes, more than readers accept", w.most)
+		return kit.Refuse(e.Name, "the index of the archive would exceed %d bytes, more than readers accept", w.most)
 	case index > maxIndexLen:
 		w.Err = fmt.Errorf("%s: the index would exceed the 4 GiB limit of caf: use chunks", w.name)
 		return w.Err
@@ -198,14 +199,14 @@ func (w *archiveWriter) room(e format.Entry, again bool) error {
 // each invalid byte by U+FFFD, and would lose one of two names that become equal.
 func (w *archiveWriter) checkName(name string) (seen string, _ error) {
 	if w.names.has(name) {
-		return "", format.Refuse(name, "the archive already has a file with this name")
+		return "", kit.Refuse(name, "the archive already has a file with this name")
 	}
 	seen = name
 	if !utf8.ValidString(name) {
 		seen = string([]rune(name))
 	}
 	if w.replaced[seen] || seen != name && w.names.has(seen) {
-		return "", format.Refuse(name, "other readers replace invalid UTF-8, and then this name equals that of another file in the archive")
+		return "", kit.Refuse(name, "other readers replace invalid UTF-8, and then this name equals that of another file in the archive")
 	}
 	return seen, nil
 }
@@ -254,9 +255,9 @@ func (w *archiveWriter) Abort() error {
 
 // skipContent reads e's content to its end to check its length, unless that is known.
 func skipContent(ctx context.Context, e format.Entry, r io.Reader) error {
-	if s, ok := r.(*format.Section); ok {
+	if s, ok := r.(*kit.Section); ok {
 		if s.N != e.Size {
-			return &format.SizeError{Name: e.Name, Said: e.Size, Found: s.N}
+			return &kit.SizeError{Name: e.Name, Said: e.Size, Found: s.N}
 		}
 		return nil
 	}

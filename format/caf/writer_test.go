@@ -18,6 +18,8 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -296,7 +298,7 @@ func TestChunkMaxBoundsTheWholeChunk(t *testing.T) {
 				in := input{fmt.Sprintf("%d\"%s", i, strings.Repeat("é", rnd.IntN(20))), make([]byte, rnd.IntN(int(limit)))}
 				e := format.Entry{Name: in.name, Size: int64(len(in.content)), ModTime: time.Unix(int64(i), 5)}
 				if limit > 1000 {
-					e.Attr = map[string]string{format.ETagAttr: `"x"`, "content-type": strings.Repeat("\n", rnd.IntN(20))}
+					e.Attr = map[string]string{kit.ETagAttr: `"x"`, "content-type": strings.Repeat("\n", rnd.IntN(20))}
 				}
 				err := w.Add(t.Context(), e, bytes.NewReader(in.content))
 				if tooBig, ok := errors.AsType[*LimitError](err); ok {
@@ -341,7 +343,7 @@ func TestIndexMaxBoundsTheIndex(t *testing.T) {
 			for i := range 200 {
 				in := input{fmt.Sprintf("%d\"%s", i, strings.Repeat("é", rnd.IntN(30))), make([]byte, rnd.IntN(2000))}
 				err := w.Add(t.Context(), format.Entry{Name: in.name, Size: int64(len(in.content)), Attr: map[string]string{"content-type": strings.Repeat("\n", rnd.IntN(20))}}, bytes.NewReader(in.content))
-				var bad format.EntryError
+				var bad kit.EntryError
 				switch {
 				case err == nil:
 					want[in.name] = in.content
@@ -379,7 +381,7 @@ func TestWriterRefusesNamesThatReadersConfuse(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = add(t, w, input{tt.second, []byte("second")})
-		if e, ok := errors.AsType[*format.RefusedError](err); !ok || e.EntryName() != tt.second {
+		if e, ok := errors.AsType[*kit.RefusedError](err); !ok || e.EntryName() != tt.second {
 			t.Errorf("%q after %q: %v", tt.second, tt.first, err)
 		}
 		// Not the same to anyone.
@@ -472,7 +474,7 @@ func TestRowsInScratchMakeTheSameBytes(t *testing.T) {
 	defer func(n int) { maxRowMem = n }(maxRowMem)
 	for _, maxRowMem = range []int{1, 1000, 100_000} {
 		open, opened := 0, 0
-		got := archiveOf(t, format.CreateOptions{Scratch: func() (format.Scratch, error) {
+		got := archiveOf(t, format.CreateOptions{Scratch: func() (sorter.Scratch, error) {
 			f, err := os.Create(filepath.Join(t.TempDir(), "rows"))
 			open++
 			opened++
@@ -490,7 +492,7 @@ func TestRowsInScratchMakeTheSameBytes(t *testing.T) {
 		t.Error("no scratch: another archive")
 	}
 	full := errors.New("no room")
-	w, err := create(t.Context(), &storetest.Mem{}, "x.caf", format.CreateOptions{Scratch: func() (format.Scratch, error) { return nil, full }})
+	w, err := create(t.Context(), &storetest.Mem{}, "x.caf", format.CreateOptions{Scratch: func() (sorter.Scratch, error) { return nil, full }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // bundle is an open bundle. Shards are opened when they are first read.
@@ -146,19 +147,19 @@ func (a *bundle) openSingle(ctx context.Context) error {
 
 // inParts reports whether there are lists of parts that have not been merged.
 func (a *bundle) inParts(ctx context.Context) bool {
-	for _, err := range store.List(ctx, a.st, sstable.Join(a.root, partsDir)+"/") {
+	for _, err := range storekit.List(ctx, a.st, sstable.Join(a.root, partsDir)+"/") {
 		return err == nil
 	}
 	return false
 }
 
 func (a *bundle) anything(ctx context.Context) (bool, error) {
-	for _, err := range store.List(ctx, a.st, sstable.Join(a.root, "")) {
+	for _, err := range storekit.List(ctx, a.st, sstable.Join(a.root, "")) {
 		if err == nil || !errors.Is(err, errors.ErrUnsupported) {
 			return err == nil, err
 		}
 	}
-	_, err := store.Briefly(a.st, a.name).Info(ctx)
+	_, err := storekit.Briefly(a.st, a.name).Info(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -271,7 +272,7 @@ func (a *bundle) shard(ctx context.Context, i uint64) (*shard, error) {
 func (a *bundle) openShard(ctx context.Context, i uint64) (_ *shard, err error) {
 	s := &shard{index: i, name: a.shardName(i)}
 	var head []byte
-	s.obj, head, s.size, err = kit.OpenPart(ctx, a.st, s.name, headerGuess, store.ReadHead)
+	s.obj, head, s.size, err = kit.OpenPart(ctx, a.st, s.name, headerGuess, storekit.ReadHead)
 	if err != nil {
 		return nil, missingShard(s.name, err)
 	}

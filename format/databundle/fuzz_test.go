@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -148,7 +149,7 @@ func FuzzOpen(f *testing.F) {
 					wantTyped(t, err)
 					return
 				}
-				if got, err := r.Lookup(ctx, e.Name); e.Fault == nil && format.ValidPath(e.Name) && (err != nil || got.Name != e.Name) {
+				if got, err := r.Lookup(ctx, e.Name); e.Fault == nil && naming.ValidPath(e.Name) && (err != nil || got.Name != e.Name) {
 					t.Errorf("lookup %q: %q, %v", e.Name, got.Name, err)
 				}
 				if e.Fault == nil && e.Kind == format.File && e.Size <= 1<<20 {

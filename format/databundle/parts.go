@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A part of a bundle is one shard, and a list, which is an index of only that shard:
@@ -128,7 +129,7 @@ func (w *writer) commitPart(ctx context.Context) (err error) {
 func triesOf(ctx context.Context, st store.Store, archive string, number int) ([]format.Part, error) {
 	prefix := listsOf(archive, number)
 	var all []format.Part
-	for info, err := range store.List(ctx, st, prefix) {
+	for info, err := range storekit.List(ctx, st, prefix) {
 		if err != nil {
 			return nil, err
 		}
@@ -176,7 +177,7 @@ func openList(ctx context.Context, st store.Store, p format.Part, o sstable.Opti
 	if stored, err = partLen(value); err != nil {
 		return d, 0, fault(badMetadata, partDir(p), -1, "the row of the shard: %v", err)
 	}
-	info, err := store.Briefly(st, partObject(p.Archive, p.Number)).Info(ctx)
+	info, err := storekit.Briefly(st, partObject(p.Archive, p.Number)).Info(ctx)
 	if err == nil && info.Size != stored {
 		err = missingPart(p, fmt.Sprintf("the shard has %d bytes, but %d in the list", info.Size, stored))
 	}
@@ -257,7 +258,7 @@ func (m *merger) open(ctx context.Context, p format.Part) error {
 // vacant returns an error if there is an index, which is not replaced.
 func (m *merger) vacant(ctx context.Context) error {
 	name := sstable.Join(m.root, currentName)
-	_, err := store.Briefly(m.st, name).Info(ctx)
+	_, err := storekit.Briefly(m.st, name).Info(ctx)
 	switch {
 	case err == nil:
 		return &fs.PathError{Op: "merge", Path: name, Err: fs.ErrExist}
@@ -271,7 +272,7 @@ func (m *merger) vacant(ctx context.Context) error {
 // nothing that could belong to another one. If two programs merge the same parts, they write the
 // same.
 func (m *merger) write(ctx context.Context) (err error) {
-	stage := store.NewStage(m.st)
+	stage := storekit.NewStage(m.st)
 	defer func() { err = errors.Join(err, stage.Discard()) }()
 	x := newIndexWriter(stage, m.root, m.o.copies, sstable.WriterOptions{Once: true})
 	defer func() { err = errors.Join(err, x.abort(ctx)) }()
@@ -340,14 +341,14 @@ func (m *merger) count(row *sstable.Row) error {
 
 func clearParts(ctx context.Context, st store.Store, archive string) error {
 	var names []string
-	for info, err := range store.List(ctx, st, sstable.Join(strings.TrimSuffix(archive, "/"), partsDir+"/")) {
+	for info, err := range storekit.List(ctx, st, sstable.Join(strings.TrimSuffix(archive, "/"), partsDir+"/")) {
 		if err != nil {
 			return err
 		}
 		names = append(names, info.Name) // the listing does not change while it is read
 	}
 	for _, name := range names {
-		if err := store.Remove(ctx, st, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := storekit.Remove(ctx, st, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

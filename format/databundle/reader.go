@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/store"
 )
@@ -127,7 +128,7 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 	if ok && name != "" {
 		return r.entryOf(row), nil
 	}
-	if format.ValidPath(name) {
+	if naming.ValidPath(name) {
 		if implied, err := r.impliedDir(ctx, name); implied || err != nil {
 			return format.Entry{Name: name, Kind: format.Dir}, err
 		}
@@ -168,7 +169,7 @@ func (r *reader) impliedDir(ctx context.Context, name string) (bool, error) {
 			if err != nil {
 				return false, err
 			}
-			if e := r.entryOf(row); format.ValidPath(e.Name) && strings.HasPrefix(e.Name, name+"/") {
+			if e := r.entryOf(row); naming.ValidPath(e.Name) && strings.HasPrefix(e.Name, name+"/") {
 				return true, nil
 			}
 		}
@@ -259,7 +260,7 @@ func (r *reader) readSubdirs(ctx context.Context, dir string, prefix []byte, sho
 			// Directories that begin with a slash have the rows of the root, and those of the
 			// other prefix.
 			at = behind('/' + 1)
-		case !format.ValidPath(string(rest[:i])):
+		case !naming.ValidPath(string(rest[:i])):
 			err = tell(r.entryOf(row))
 			at = append(bytes.Clone(row.Key), 0)
 		default:

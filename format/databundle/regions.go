@@ -12,7 +12,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
 	"github.com/holdall/holdall/format/kit"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // used returns which bytes of each shard's stream are content.
@@ -170,7 +170,7 @@ func (a *bundle) objects(ctx context.Context) ([]object, error) {
 		prefix = ""
 	}
 	var listErr error
-	for info, err := range store.List(ctx, a.st, prefix) {
+	for info, err := range storekit.List(ctx, a.st, prefix) {
 		if err != nil {
 			listErr = err
 			break

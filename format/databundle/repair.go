@@ -30,7 +30,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if err := m.judge(ctx); err != nil {
 		return format.Plan{}, err
 	}
-	plan := format.Plan{Notes: m.notes, Lost: m.lost, Partial: len(m.lost)+m.beside > 0, Readable: map[string]int64{format.FilesAfter: int64(m.files)}}
+	plan := format.Plan{Notes: m.notes, Lost: m.lost, Partial: len(m.lost)+m.beside > 0, Readable: map[string]int64{kit.FilesAfter: int64(m.files)}}
 	if m.beside > 0 {
 		plan.Lost = append(slices.Clone(m.lost), fmt.Sprintf("%d files match their checksums but are in damaged records, which stay: other readers refuse them; 'holdall convert' rewrites them", m.beside))
 	}

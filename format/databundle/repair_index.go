@@ -9,12 +9,13 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // hasIndex reports whether there is any trace of an index.
 func (m *repairer) hasIndex(ctx context.Context) (bool, error) {
 	for i := range mostCopies + 1 {
-		for _, err := range store.List(ctx, m.st, sstable.Join(m.root, indexName(i))+"/") {
+		for _, err := range storekit.List(ctx, m.st, sstable.Join(m.root, indexName(i))+"/") {
 			return err == nil, err
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
 	"github.com/holdall/holdall/format/kit"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // outcome is the result of reading the files of a shard.
@@ -267,7 +267,7 @@ func (m *repairer) findRecords(ctx context.Context, s *shard) (found bool, undo 
 // assume opens a shard as if it had the header of the others.
 func (m *repairer) assume(ctx context.Context, i uint64) (*shard, error) {
 	s := &shard{index: i, name: m.shardName(i)}
-	obj, info, err := store.OpenInfo(ctx, m.st, s.name)
+	obj, info, err := storekit.OpenInfo(ctx, m.st, s.name)
 	if err != nil {
 		return nil, err
 	}

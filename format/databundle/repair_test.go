@@ -13,7 +13,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/testkit"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -180,7 +180,7 @@ func TestToldDamageOfAnIndexIsRepaired(t *testing.T) {
 	rnd := testkit.Rand(t)
 	st, o := made(t, map[string]string{"index-copies": "1"})
 	var table string
-	for info, err := range store.List(t.Context(), st, "b/index/") {
+	for info, err := range storekit.List(t.Context(), st, "b/index/") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +234,7 @@ func TestAHealthyBundleIsCopied(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := 0
-		for info, err := range store.List(t.Context(), st, "b") {
+		for info, err := range storekit.List(t.Context(), st, "b") {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -267,7 +267,7 @@ func TestACopyOfTheIndexIsUsed(t *testing.T) {
 			st, o := made(t, map[string]string{"index-copies": "1"})
 			want := namesOf(t, st, "b", o, false)
 			all := map[string][]byte{}
-			for info, err := range store.List(t.Context(), st, "b/index/") {
+			for info, err := range storekit.List(t.Context(), st, "b/index/") {
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/store"
 )
 
@@ -191,9 +192,9 @@ func (v *check) checkEntry(ctx context.Context, e format.Entry, row sstable.Row)
 	if e.Name == "" && e.Kind == format.Dir {
 		return nil // the bundle itself
 	}
-	if class := format.NameFault(e.Name); class != "" {
+	if class := naming.Fault(e.Name); class != "" {
 		p := format.Problem{Code: format.UnsafePath, Class: class, Severity: format.Warning, Volume: v.indexName(), Off: -1,
-			Entry: e.Name, HasEntry: true, Message: "the name is not extracted: " + format.NameAdvice(class)}
+			Entry: e.Name, HasEntry: true, Message: "the name is not extracted: " + naming.Advice(class)}
 		v.report(p)
 		return nil
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -32,7 +33,7 @@ type writer struct {
 	st       store.Store
 	root     string
 	o        options
-	scratch  func() (format.Scratch, error)
+	scratch  func() (sorter.Scratch, error)
 	c        *compressor
 	parallel *codec.Parallel
 	sorter   *sorter.Sorter
@@ -68,7 +69,7 @@ type shardWriter struct {
 	name    string
 	out     io.Writer
 	obj     store.Writer   // nil if out is scratch
-	scratch format.Scratch // for a shard whose header contains the index
+	scratch sorter.Scratch // for a shard whose header contains the index
 	dataOff int64
 	at      int64      // of the next stored byte, relative to dataOff
 	stream  int64      // bytes appended to the stream
@@ -137,7 +138,7 @@ func (w *writer) addShard(ctx context.Context) (err error) {
 		s.scratch, err = w.scratch()
 		s.out = s.scratch
 	} else {
-		s.obj, err = store.Create(ctx, w.st, s.name)
+		s.obj, err = storekit.Create(ctx, w.st, s.name)
 		s.out = s.obj
 	}
 	if err != nil {
@@ -560,7 +561,7 @@ func (w *writer) commitInline(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	info, err := store.Write(ctx, w.st, s.name, func(out store.Writer) error {
+	info, err := storekit.Write(ctx, w.st, s.name, func(out store.Writer) error {
 		_, err := out.Write(w.header(0, table))
 		if err == nil {
 			_, err = s.scratch.Seek(0, io.SeekStart)

@@ -75,10 +75,10 @@ func metaOf(e format.Entry) (meta, error) {
 	if url, ok := e.Attr[userTypeAttr]; ok && e.Kind != format.Symlink && e.Kind != format.HardLink {
 		value, err := hex.DecodeString(e.Attr[userValueAttr])
 		if err != nil {
-			return m, format.Refuse(e.Name, "user data: expected hexadecimal digits")
+			return m, kit.Refuse(e.Name, "user data: expected hexadecimal digits")
 		}
 		if len(value) > 1<<20 {
-			return m, format.Refuse(e.Name, "user data of %d bytes: expected at most %d", len(value), 1<<20)
+			return m, kit.Refuse(e.Name, "user data of %d bytes: expected at most %d", len(value), 1<<20)
 		}
 		m.user, m.hasUser = userData{url, value}, true
 		return m, nil
@@ -275,7 +275,7 @@ func linked(row sortedRow, place sorter.Row) ([]byte, error) {
 			return nil, err
 		}
 		name, _ := nameOf(dir, base)
-		return nil, format.Refuse(name, "hard link to something that is not a file of the bundle")
+		return nil, kit.Refuse(name, "hard link to something that is not a file of the bundle")
 	}
 	link, err := parseMeta(row.Value[1:])
 	if err != nil {

@@ -18,12 +18,14 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
 // tmp is scratch for a writer.
-func tmp() (format.Scratch, error) {
+func tmp() (sorter.Scratch, error) {
 	f, err := os.CreateTemp("", "holdall")
 	if err != nil {
 		return nil, err
@@ -226,7 +228,7 @@ func TestHardLinksToNothingAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = w.Commit(t.Context())
-	if e, ok := errors.AsType[format.EntryError](err); !ok || e.EntryName() != "x" {
+	if e, ok := errors.AsType[kit.EntryError](err); !ok || e.EntryName() != "x" {
 		t.Errorf("commit: %v", err)
 	}
 	w.Abort()

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -108,7 +109,7 @@ func probe(name string, objects map[string][]byte) format.Probe {
 	}
 	return format.Probe{
 		Name: path.Base(name), Size: int64(len(b)),
-		Head: b[:min(len(b), format.ProbeSize)], Tail: b[max(0, len(b)-format.ProbeSize):],
+		Head: b[:min(len(b), kit.ProbeSize)], Tail: b[max(0, len(b)-kit.ProbeSize):],
 	}
 }
 

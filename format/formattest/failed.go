@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
@@ -100,7 +101,7 @@ func testFailedEntries(t *testing.T, s *suite) {
 					for _, n := range []string{"bad", "b\xffd"} {
 						r := b.content(t, sources)
 						err := w.Add(t.Context(), format.Entry{Name: n, Size: b.size}, r)
-						if _, refused := errors.AsType[format.EntryError](err); refused && n != "bad" {
+						if _, refused := errors.AsType[kit.EntryError](err); refused && n != "bad" {
 							continue
 						}
 						s.wantSourceError(t, err, r)
@@ -143,21 +144,21 @@ func section(off, n int64) func(*testing.T, store.Store) io.Reader {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { o.Close() })
-		return format.NewSection(t.Context(), o, off, n)
+		return kit.NewSection(t.Context(), o, off, n)
 	}
 }
 
 // wantSourceError checks the error of Add for a source that does not match its entry.
 func (s *suite) wantSourceError(t *testing.T, err error, r io.Reader) {
 	t.Helper()
-	_, wrongSize := errors.AsType[*format.SizeError](err)
+	_, wrongSize := errors.AsType[*kit.SizeError](err)
 	_, inStore := errors.AsType[*store.Error](err)
 	switch r := r.(type) {
 	case breaking:
 		if !errors.Is(err, errSource) {
 			t.Fatalf("expected %q, found %v", errSource, err)
 		}
-	case *format.Section:
+	case *kit.Section:
 		if !wrongSize && !inStore {
 			t.Fatalf("expected a *format.SizeError or the store's error, found %v", err)
 		}

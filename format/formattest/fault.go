@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
@@ -87,7 +88,7 @@ func testWriteFaults(t *testing.T, s *suite) {
 		defer o.Close()
 		for i, n := range []int64{100, int64(large), 100} {
 			e := format.Entry{Name: fmt.Sprint(i), Size: n}
-			if err := w.Add(t.Context(), e, format.NewSection(t.Context(), o, 0, n)); err != nil {
+			if err := w.Add(t.Context(), e, kit.NewSection(t.Context(), o, 0, n)); err != nil {
 				return errors.Join(err, w.Abort())
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -35,7 +36,7 @@ func (s *suite) writePart(t *testing.T, st store.Store, p format.Part, samples [
 }
 
 func (s *suite) partOptions() format.CreateOptions {
-	return format.CreateOptions{Scratch: func() (format.Scratch, error) { return &memScratch{open: new(atomic.Int32)}, nil }}
+	return format.CreateOptions{Scratch: func() (sorter.Scratch, error) { return &memScratch{open: new(atomic.Int32)}, nil }}
 }
 
 // inParts divides samples into parts, one of which is empty.

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 )
 
 func (a *archive) reader(t *testing.T, o format.OpenOptions) format.Reader {
@@ -107,7 +108,7 @@ func testNamesAgree(t *testing.T, a *archive) {
 		}
 	}
 	for _, e := range entries {
-		if children[e.Name] != nil || e.Kind == format.Dir || !format.ValidPath(e.Name) {
+		if children[e.Name] != nil || e.Kind == format.Dir || !naming.ValidPath(e.Name) {
 			continue
 		}
 		failed := false
@@ -173,7 +174,7 @@ func sameEntry(a, b format.Entry) bool {
 func expectedChildren(entries []format.Entry) map[string]map[string]format.Kind {
 	dirs := map[string]map[string]format.Kind{".": {}}
 	for _, e := range entries {
-		if !format.ValidPath(e.Name) {
+		if !naming.ValidPath(e.Name) {
 			dirs["."][e.Name] = e.Kind
 			continue
 		}

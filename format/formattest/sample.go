@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -171,9 +173,9 @@ func (s *suite) dressed(name string, k format.Kind) sample {
 // create begins an archive, with scratch space for the writer.
 func (s *suite) create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
 	if o.Scratch == nil {
-		o.Scratch = func() (format.Scratch, error) { return &memScratch{open: new(atomic.Int32)}, nil }
+		o.Scratch = func() (sorter.Scratch, error) { return &memScratch{open: new(atomic.Int32)}, nil }
 	}
-	return format.Create(ctx, s.f, st, name, o)
+	return kit.Create(ctx, s.f, st, name, o)
 }
 
 // write writes an archive of samples. If it fails, it aborts.

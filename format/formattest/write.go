@@ -15,6 +15,8 @@ import (
 	"testing/iotest"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -65,7 +67,7 @@ func testSources(t *testing.T, s *suite) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { o.Close() })
-		return format.NewSection(t.Context(), o, off, n)
+		return kit.NewSection(t.Context(), o, off, n)
 	}
 	large := source[8:]
 	small := large[:min(len(large), 10_000)]
@@ -169,7 +171,7 @@ func testStrangeNames(t *testing.T, s *suite) {
 // wantEntryError checks that err concerns only the entry of that name.
 func (s *suite) wantEntryError(t *testing.T, err error, name string) {
 	t.Helper()
-	if e, ok := errors.AsType[format.EntryError](err); !ok {
+	if e, ok := errors.AsType[kit.EntryError](err); !ok {
 		t.Errorf("add %q: expected a format.EntryError, found %T: %v", name, err, err)
 	} else if e.EntryName() != name {
 		t.Errorf("add %q: the error is about %q", name, e.EntryName())
@@ -480,7 +482,7 @@ func (m *memScratch) Close() error {
 func testScratch(t *testing.T, s *suite) {
 	samples := s.many()
 	var open atomic.Int32
-	o := format.CreateOptions{Scratch: func() (format.Scratch, error) {
+	o := format.CreateOptions{Scratch: func() (sorter.Scratch, error) {
 		open.Add(1)
 		return &memScratch{open: &open}, nil
 	}}

@@ -14,6 +14,7 @@ import (
 	"github.com/holdall/holdall/format/kit"
 	h5 "github.com/holdall/holdall/hdf5"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // archive is an open file whose objects are known.
@@ -35,7 +36,7 @@ func openArchive(ctx context.Context, st store.Store, name string, o format.Open
 	if err != nil {
 		return nil, err
 	}
-	a := &archive{obj: obj, name: name, address: cmp.Or(store.AddressOf(st, name), name), limits: o.Limits.OrDefault(), byAddr: map[int64]*h5.Object{}}
+	a := &archive{obj: obj, name: name, address: cmp.Or(storekit.AddressOf(st, name), name), limits: o.Limits.OrDefault(), byAddr: map[int64]*h5.Object{}}
 	info, err := obj.Info(ctx)
 	if err != nil {
 		obj.Close()

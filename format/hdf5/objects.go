@@ -18,9 +18,9 @@ import (
 // elements, in the order and types of the file. Attributes are properties: "@NAME" in their
 // group, "DATASET@NAME" beside their dataset.
 type objects struct {
-	*format.Index
+	*kit.Index
 	a   *archive
-	all format.Entries
+	all kit.Entries
 
 	mu   sync.Mutex
 	last slab
@@ -47,7 +47,7 @@ type dataset struct {
 func newObjects(ctx context.Context, a *archive) (*objects, error) {
 	r := &objects{a: a}
 	t := &texter{a: a, all: true}
-	var all format.Entries
+	var all kit.Entries
 	var texts []*h5.Object // datasets whose elements are elsewhere, and their positions in all
 	var textAt []int
 	for v, err := range a.tree() {
@@ -81,7 +81,7 @@ func newObjects(ctx context.Context, a *archive) (*objects, error) {
 	if err := r.texts(ctx, t, all, texts, textAt); err != nil {
 		return nil, err
 	}
-	r.all, r.Index = all, format.NewIndex(all)
+	r.all, r.Index = all, kit.NewIndex(all)
 	return r, nil
 }
 
@@ -100,7 +100,7 @@ func leadsOn(t *h5.Datatype) bool {
 
 // texts makes the contents of datasets whose elements are elsewhere: a line of JSON for each
 // element.
-func (r *objects) texts(ctx context.Context, t *texter, all format.Entries, of []*h5.Object, at []int) error {
+func (r *objects) texts(ctx context.Context, t *texter, all kit.Entries, of []*h5.Object, at []int) error {
 	room := r.a.limits.Index
 	for len(of) > 0 {
 		n, bytes := 0, int64(0)

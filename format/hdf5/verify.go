@@ -25,7 +25,7 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		report(format.Problem{Code: format.Truncated, Severity: format.Error, Volume: name, Off: a.f.Size(),
 			Message: fmt.Sprintf("the file has %d bytes, but %d by its superblock", a.f.Size(), end)})
 	}
-	var entries *format.Index
+	var entries *kit.Index
 	if o.View == objectsView {
 		r, wrong := newObjects(ctx, a)
 		if err = wrong; err == nil {

@@ -19,7 +19,7 @@ import (
 
 // keys presents a file as a Zarr hierarchy: the references that LINDI makes.
 type keys struct {
-	*format.Index
+	*kit.Index
 	a     *archive
 	t     *texter
 	table keyTable
@@ -78,7 +78,7 @@ func newKeys(ctx context.Context, a *archive, links int64) (*keys, error) {
 	if err := k.list(ctx); err != nil {
 		return nil, err
 	}
-	k.Index = format.NewIndex(&k.table)
+	k.Index = kit.NewIndex(&k.table)
 	return k, nil
 }
 

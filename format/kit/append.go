@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // appendBlock is short enough to be in a level-2 cache until it is written.
@@ -18,7 +19,7 @@ const appendBlock = 128 << 10
 // An Appender writes an archive from front to back: contents and the bytes of the format between
 // them. It gathers small pieces and writes long ones directly.
 type Appender struct {
-	Out io.Writer // a store.Writer, or a format.Scratch
+	Out io.Writer // a store.Writer, or a sorter.Scratch
 	Pos int64     // of what comes next
 	Err error     // sticky: the state of Out is unknown
 
@@ -77,9 +78,9 @@ func (a *Appender) Content(ctx context.Context, e format.Entry, r io.Reader, pla
 	if e.Digest.Algo == a.Algo && len(e.Digest.Sum) == a.hasher.Size() && !plain {
 		known = e.Digest.Sum
 	}
-	if s, ok := r.(*format.Section); ok && (plain || known != "" || s.Sum != nil || s.Unread) {
+	if s, ok := r.(*Section); ok && (plain || known != "" || s.Sum != nil || s.Unread) {
 		if s.N != e.Size {
-			return "", &format.SizeError{Name: e.Name, Said: e.Size, Found: s.N}
+			return "", &SizeError{Name: e.Name, Said: e.Size, Found: s.N}
 		}
 		if err := a.section(ctx, s); err != nil || plain || known != "" || s.Sum == nil {
 			return known, err
@@ -98,7 +99,7 @@ func (a *Appender) Content(ctx context.Context, e format.Entry, r io.Reader, pla
 
 // section copies content that is a section of an object. Short sections are cheaper to read than to
 // copy through the system.
-func (a *Appender) section(ctx context.Context, s *format.Section) error {
+func (a *Appender) section(ctx context.Context, s *Section) error {
 	if k := len(a.gathered); !s.Far && s.N <= int64(a.block()-k) {
 		a.gathered = slices.Grow(a.gathered, int(s.N))[:k+int(s.N)]
 		if err := s.Object.ReadAt(ctx, a.gathered[k:], s.Off); err != nil {
@@ -121,7 +122,7 @@ func (a *Appender) section(ctx context.Context, s *format.Section) error {
 	if s.AtOnce {
 		return a.atOnce(ctx, out, s)
 	}
-	if err := store.WriteRange(ctx, out, s.Object, s.Off, s.N); err != nil {
+	if err := storekit.WriteRange(ctx, out, s.Object, s.Off, s.N); err != nil {
 		// It is unknown how much was written. If the writer cannot rewind, nothing may follow.
 		if !a.rewind(a.Pos) {
 			a.Err = err
@@ -133,7 +134,7 @@ func (a *Appender) section(ctx context.Context, s *format.Section) error {
 }
 
 // atOnce has the store copy content. If the store cannot, nothing is appended.
-func (a *Appender) atOnce(ctx context.Context, out store.Writer, s *format.Section) error {
+func (a *Appender) atOnce(ctx context.Context, out store.Writer, s *Section) error {
 	write := out.Can().CopyRange
 	if write == nil {
 		return errors.ErrUnsupported

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/sorter"
 )
 
 // CopyContent passes e's content to write, block by block, and to sum unless that is nil. It
@@ -81,7 +82,7 @@ func (s *contentSink) Write(p []byte) (int, error) {
 		return 0, context.Cause(s.ctx)
 	}
 	if s.n += int64(len(p)); s.n > s.size {
-		return 0, &format.SizeError{Name: s.name, Said: s.size, Found: s.n}
+		return 0, &SizeError{Name: s.name, Said: s.size, Found: s.n}
 	}
 	if s.sum != nil {
 		s.sum.Write(p)
@@ -91,13 +92,13 @@ func (s *contentSink) Write(p []byte) (int, error) {
 
 func (s *contentSink) end() error {
 	if s.n != s.size {
-		return &format.SizeError{Name: s.name, Said: s.size, Found: s.n}
+		return &SizeError{Name: s.name, Said: s.size, Found: s.n}
 	}
 	return nil
 }
 
 // Spool calls write with a scratch, and returns a reader of what was written and its length.
-func Spool(open func() (format.Scratch, error), write func(io.Writer) error) (_ io.Reader, n int64, release func(), err error) {
+func Spool(open func() (sorter.Scratch, error), write func(io.Writer) error) (_ io.Reader, n int64, release func(), err error) {
 	s, err := open()
 	if err != nil {
 		return nil, 0, nil, err
@@ -128,12 +129,12 @@ func (c *counted) Write(p []byte) (int, error) {
 // A Spill holds bytes that are appended, and then read from first to last. If there are many, they
 // are in a scratch.
 type Spill struct {
-	Scratch func() (format.Scratch, error) // nil: all of them in memory
+	Scratch func() (sorter.Scratch, error) // nil: all of them in memory
 	Most    int                            // bytes in memory; 0 is 4 MiB
 	N       int64                          // bytes
 
 	held []byte
-	file format.Scratch
+	file sorter.Scratch
 }
 
 // Add appends bytes.

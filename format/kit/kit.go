@@ -6,7 +6,7 @@
 //
 //   - Contents are stored as they are, each after a header: read with [OpenRuns], write with
 //     [NewMembers]. Package format/formattest/ar is an example.
-//   - An index lists the contents: read its place with [OpenPart], make a [format.Index] of it, or a
+//   - An index lists the contents: read its place with [OpenPart], make a [Index] of it, or a
 //     [LateIndex] if it is large, and return contents with [RunExtents].
 //   - Contents are written as they come, and the index last: an [Appender], and a [Spill] for the
 //     rows of the index.

@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Members is a [format.Writer] for formats that store one entry after the other, each with a header
@@ -18,7 +20,7 @@ type Members struct {
 	Out io.Writer // the new object, or what compresses into it
 
 	// Put writes an entry: its header, its content, and padding. If the error is a
-	// [format.EntryError], Put has written nothing.
+	// [EntryError], Put has written nothing.
 	Put func(e format.Entry, content io.Reader) error
 	// End writes what follows the last entry; nil writes nothing.
 	End func() error
@@ -27,7 +29,7 @@ type Members struct {
 	Hold func(ctx context.Context, e format.Entry, r io.Reader) (content io.Reader, release func(), err error)
 
 	Buf     []byte // to copy contents with
-	Scratch func() (format.Scratch, error)
+	Scratch func() (sorter.Scratch, error)
 	Sum     format.Summary
 
 	obj   store.Writer
@@ -43,7 +45,7 @@ var errEnded = errors.New("the archive is already complete or aborted")
 
 // NewMembers creates the object for an archive, which begins with head. The caller sets Put.
 func NewMembers(ctx context.Context, st store.Store, name string, o format.CreateOptions, head string) (*Members, error) {
-	obj, err := store.Create(ctx, st, name)
+	obj, err := storekit.Create(ctx, st, name)
 	if err != nil {
 		return nil, err
 	}
@@ -59,11 +61,11 @@ func (m *Members) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 		return m.err
 	}
 	if _, again := m.kinds[e.Name]; again {
-		return format.Refuse(e.Name, "duplicate name")
+		return Refuse(e.Name, "duplicate name")
 	}
 	for i := strings.LastIndexByte(e.Name, '/'); i >= 0; i = strings.LastIndexByte(e.Name[:i], '/') {
 		if k, ok := m.kinds[e.Name[:i]]; ok && k != format.Dir {
-			return format.Refuse(e.Name, "%q is not a directory", format.Escape(e.Name[:i]))
+			return Refuse(e.Name, "%q is not a directory", format.Escape(e.Name[:i]))
 		}
 	}
 	hold := m.Hold
@@ -76,7 +78,7 @@ func (m *Members) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	}
 	defer release()
 	if err := m.Put(e, content); err != nil {
-		if _, nothing := errors.AsType[format.EntryError](err); !nothing {
+		if _, nothing := errors.AsType[EntryError](err); !nothing {
 			m.err = err // what was written cannot be taken back
 		}
 		return err

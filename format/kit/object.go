@@ -8,11 +8,12 @@ import (
 	"slices"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // WriteBytes makes an object of b.
 func WriteBytes(ctx context.Context, st store.Store, name string, b []byte) error {
-	_, err := store.Write(ctx, st, name, func(w store.Writer) error {
+	_, err := storekit.Write(ctx, st, name, func(w store.Writer) error {
 		_, err := w.Write(b)
 		return err
 	})
@@ -22,15 +23,15 @@ func WriteBytes(ctx context.Context, st store.Store, name string, b []byte) erro
 // Copy makes an object from an existing one. It replaces the beginning with head, which has as
 // many bytes as it replaces, and appends tail.
 func Copy(ctx context.Context, to store.Store, name string, st store.Store, from string, head, tail []byte) error {
-	o, info, err := store.OpenInfo(ctx, st, from)
+	o, info, err := storekit.OpenInfo(ctx, st, from)
 	if err != nil {
 		return err
 	}
 	defer o.Close()
-	_, err = store.Write(ctx, to, name, func(w store.Writer) error {
+	_, err = storekit.Write(ctx, to, name, func(w store.Writer) error {
 		_, err := w.Write(head)
 		if err == nil {
-			err = store.WriteRange(ctx, w, o, int64(len(head)), info.Size-int64(len(head)))
+			err = storekit.WriteRange(ctx, w, o, int64(len(head)), info.Size-int64(len(head)))
 		}
 		if err == nil {
 			_, err = w.Write(tail)
@@ -44,7 +45,7 @@ func Copy(ctx context.Context, to store.Store, name string, st store.Store, from
 func Remove(ctx context.Context, st store.Store, names []string) error {
 	var errs []error
 	for _, name := range slices.Backward(names) {
-		err := store.Remove(ctx, st, name)
+		err := storekit.Remove(ctx, st, name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
 			errs = append(errs, err)
 		}
@@ -64,12 +65,12 @@ func Fetch(ctx context.Context, st store.Store, want []store.Range) (release fun
 // Alike reports whether two objects have the same bytes. The error is fs.ErrNotExist if b does not
 // exist.
 func Alike(ctx context.Context, st store.Store, a, b string) (bool, error) {
-	second, y, err := store.OpenInfo(ctx, st, b)
+	second, y, err := storekit.OpenInfo(ctx, st, b)
 	if err != nil {
 		return false, err
 	}
 	defer second.Close()
-	first, x, err := store.OpenInfo(ctx, st, a)
+	first, x, err := storekit.OpenInfo(ctx, st, a)
 	if err != nil {
 		return false, err
 	}

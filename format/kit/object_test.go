@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -21,7 +22,7 @@ func TestObjectsAreWrittenWholeOrNotAtAll(t *testing.T) {
 	if err := kit.Copy(t.Context(), st, "c", st, "a", nil, nil); err != nil || string(st.Get("c")) != "abcdef" {
 		t.Errorf("%q, %v", st.Get("c"), err)
 	}
-	_, err := store.Write(t.Context(), st, "d", func(w store.Writer) error {
+	_, err := storekit.Write(t.Context(), st, "d", func(w store.Writer) error {
 		w.Write([]byte("half"))
 		return broken
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 )
 
 // Reported reports the problem if err is a CorruptError. It returns any other error.
@@ -18,7 +19,7 @@ func Reported(err error, report func(format.Problem)) error {
 
 // CheckEntries reports the problems of the entries of an index: those that cannot be read, and names
 // that are not extracted.
-func CheckEntries(x *format.Index, volume string, report func(format.Problem)) {
+func CheckEntries(x *Index, volume string, report func(format.Problem)) {
 	for i := range x.Len() + len(x.Repeated()) { // all rows
 		e := x.Row(i)
 		if e.Fault != nil {
@@ -34,8 +35,8 @@ func CheckEntries(x *format.Index, volume string, report func(format.Problem)) {
 // UnsafeName returns why a name is not a path within a folder on any system, or "". It is for
 // Format.Refuses.
 func UnsafeName(name string) string {
-	if class := format.NameFault(name); class != "" && class != "name-drive" && class != "name-too-long" {
-		return format.NameAdvice(class)
+	if class := naming.Fault(name); class != "" && class != "name-drive" && class != "name-too-long" {
+		return naming.Advice(class)
 	}
 	return ""
 }
@@ -81,3 +82,9 @@ func Say(to *[]string, msg string, args ...any) {
 // DamagedSuffix is added to the name of a file of which only a part is left, so that the part does
 // not pass for the file.
 const DamagedSuffix = ".damaged"
+
+// Keys of Plan.Readable.
+const (
+	FilesBefore = "files_before"
+	FilesAfter  = "files_after"
+)

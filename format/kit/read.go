@@ -9,7 +9,7 @@ import (
 )
 
 // OpenPart opens an object and reads its first or last n bytes, or fewer if it is shorter, by
-// [store.ReadHead] or [store.ReadTail]. Its size then costs no request.
+// [storekit.ReadHead] or [storekit.ReadTail]. Its size then costs no request.
 func OpenPart(ctx context.Context, st store.Store, name string, n int, read func(context.Context, store.Object, []byte) (int, error)) (_ store.Object, part []byte, size int64, _ error) {
 	obj, err := st.Open(ctx, name)
 	if err != nil {
@@ -45,3 +45,8 @@ func (r *RangeReader) Read(p []byte) (int, error) {
 	r.Off += n
 	return int(n), nil
 }
+
+// ProbeSize is the number of bytes that are read from each end of an object to detect its format.
+// Formats with an index at the end should read the same range first, so that it comes from the
+// cache.
+const ProbeSize = 64 << 10

@@ -6,16 +6,17 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Runs is a [format.Reader] for archives of one object that keep each content uncompressed and in
 // one run. The Ref of an entry is the offset of its content, an int64. All other bytes count as
 // headers.
 type Runs struct {
-	*format.Index
+	*Index
 	format, object string
 	size           int64
-	entries        format.Entries
+	entries        Entries
 	room           int64 // what more may be kept in memory
 	read           func(off, n int64) ([]byte, error)
 }
@@ -27,7 +28,7 @@ const entryCost = 250
 // contents. It calls member for each header. Member calls Add if the header is that of an entry, and
 // returns the offset of the next header.
 func OpenRuns(ctx context.Context, st store.Store, object string, o format.OpenOptions, formatName, magic string, headLen int64, member func(r *Runs, at int64, head []byte) (next int64, err error)) (format.Reader, error) {
-	obj, head, size, err := OpenPart(ctx, st, object, len(magic), store.ReadHead)
+	obj, head, size, err := OpenPart(ctx, st, object, len(magic), storekit.ReadHead)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +57,7 @@ func OpenRuns(ctx context.Context, st store.Store, object string, o format.OpenO
 		}
 		at = next
 	}
-	r.Index = format.NewIndex(r.entries)
+	r.Index = NewIndex(r.entries)
 	return r, nil
 }
 

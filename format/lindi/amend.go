@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -76,7 +77,7 @@ func (m *amender) Put(ctx context.Context, e format.Entry, r io.Reader) error {
 		err = fmt.Errorf("%s: a plain lindi.json has keys, not members: %w", e.Name, errors.ErrUnsupported)
 	default:
 		if why := nameFault(e.Name); why != "" {
-			return format.Refuse(e.Name, "%s", why)
+			return kit.Refuse(e.Name, "%s", why)
 		}
 		replaced = m.has(e.Name)
 		err = m.put(ctx, e.Name, e, r)
@@ -94,14 +95,14 @@ func (m *amender) Put(ctx context.Context, e format.Entry, r io.Reader) error {
 // putKey sets the content of a Zarr key.
 func (m *amender) putKey(ctx context.Context, e format.Entry, r io.Reader) error {
 	if e.Name == "" || !utf8.ValidString(e.Name) {
-		return format.Refuse(e.Name, "lindi.json cannot hold such a key")
+		return kit.Refuse(e.Name, "lindi.json cannot hold such a key")
 	}
 	var value []byte
-	if s, ok := r.(*format.Section); ok && s.Address != "" {
+	if s, ok := r.(*kit.Section); ok && s.Address != "" {
 		value = appendRef(nil, target{s.Address, s.Off, s.N})
 	} else if !m.members() || isInline(e.Name, e.Size) {
 		if e.Size > maxInline {
-			return format.Refuse(e.Name, "%d bytes are too many to store in lindi.json itself", e.Size)
+			return kit.Refuse(e.Name, "%d bytes are too many to store in lindi.json itself", e.Size)
 		}
 		content, err := readAll(ctx, e, r)
 		if err != nil {
@@ -129,7 +130,7 @@ func (m *amender) free(member string) {
 // putRFS replaces all of lindi.json.
 func (m *amender) putRFS(ctx context.Context, e format.Entry, r io.Reader) error {
 	if e.Size > maxInline {
-		return format.Refuse(e.Name, "is too long for lindi.json")
+		return kit.Refuse(e.Name, "is too long for lindi.json")
 	}
 	x, err := readRFS(ctx, e, r)
 	if err != nil {
@@ -157,7 +158,7 @@ func (m *amender) Remove(_ context.Context, name string) error {
 		return err
 	}
 	if n := m.refs().uses[name]; n > 0 {
-		return format.Refuse(name, "%d keys refer to it: remove the keys in the zarr view to remove it", n)
+		return kit.Refuse(name, "%d keys refer to it: remove the keys in the zarr view to remove it", n)
 	}
 	m.drop(name)
 	m.sum.Removed++
@@ -166,7 +167,7 @@ func (m *amender) Remove(_ context.Context, name string) error {
 
 func (m *amender) removable(name, op string) error {
 	if name == entryName || name == indexName || name == rfsName {
-		return format.Refuse(name, "belongs to the archive itself and cannot be removed or renamed")
+		return kit.Refuse(name, "belongs to the archive itself and cannot be removed or renamed")
 	}
 	if !m.has(name) {
 		return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
@@ -180,7 +181,7 @@ func (m *amender) Rename(_ context.Context, from, to string) error {
 	}
 	if m.zarr {
 		if to == "" || !utf8.ValidString(to) {
-			return format.Refuse(to, "lindi.json cannot hold such a key")
+			return kit.Refuse(to, "lindi.json cannot hold such a key")
 		}
 		if err := m.refs().rename(from, to); err != nil {
 			return err
@@ -195,7 +196,7 @@ func (m *amender) Rename(_ context.Context, from, to string) error {
 		if why == "" {
 			why = "belongs to the archive itself"
 		}
-		return format.Refuse(to, "%s", why)
+		return kit.Refuse(to, "%s", why)
 	}
 	if m.has(to) {
 		return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrExist}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
@@ -235,7 +236,7 @@ func TestAmendRefuses(t *testing.T) {
 		"removing lindi.json":          m.Remove(ctx, rfsName),
 		"renaming to the entry's name": m.Rename(ctx, "blobs/a/0", entryName),
 	} {
-		if e, ok := errors.AsType[format.EntryError](err); !ok {
+		if e, ok := errors.AsType[kit.EntryError](err); !ok {
 			t.Errorf("%s: %v (%v)", what, err, e)
 		}
 	}

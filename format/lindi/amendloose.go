@@ -10,6 +10,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // looseMedium is a lindi.json, alone or in a folder with its members, which is replaced as a
@@ -17,7 +18,7 @@ import (
 type looseMedium struct {
 	a     *archive
 	lock  store.Amendment
-	stage *store.Stage
+	stage *storekit.Stage
 	set   *refset
 	sizes map[string]int64 // of members that exist or will exist
 	gone  []string         // objects to remove after the next commit
@@ -32,8 +33,8 @@ func amendLoose(ctx context.Context, st store.Store, name string, o format.OpenO
 		return nil, err
 	}
 	defer a.close()
-	m := &looseMedium{a: a, stage: store.NewStage(st), sizes: map[string]int64{}, buf: make([]byte, 64<<10)}
-	if m.lock, err = store.Amend(ctx, st, a.objectName()); err != nil {
+	m := &looseMedium{a: a, stage: storekit.NewStage(st), sizes: map[string]int64{}, buf: make([]byte, 64<<10)}
+	if m.lock, err = storekit.Amend(ctx, st, a.objectName()); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -73,7 +74,7 @@ func (m *looseMedium) object(name string) string { return m.a.name + "/" + name 
 
 func (m *looseMedium) put(ctx context.Context, name string, e format.Entry, r io.Reader) error {
 	if !fs.ValidPath(name) {
-		return format.Refuse(e.Name, "not a path within a folder")
+		return kit.Refuse(e.Name, "not a path within a folder")
 	}
 	if err := putObject(ctx, m.stage, m.object(name), e, r, m.buf); err != nil {
 		return err
@@ -92,7 +93,7 @@ func (m *looseMedium) drop(name string) {
 
 func (m *looseMedium) rename(from, to string) error {
 	if !fs.ValidPath(to) {
-		return format.Refuse(to, "not a path within a folder")
+		return kit.Refuse(to, "not a path within a folder")
 	}
 	m.sizes[to] = m.sizes[from]
 	delete(m.sizes, from)
@@ -122,7 +123,7 @@ func (m *looseMedium) commit(ctx context.Context) (int64, []string, error) {
 		return 0, nil, err
 	}
 	for _, name := range m.gone {
-		if err := store.Remove(ctx, m.a.st, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := storekit.Remove(ctx, m.a.st, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return 0, nil, err
 		}
 	}
@@ -147,13 +148,13 @@ func (m *looseMedium) copy(ctx context.Context, from, to string) error {
 	if err := m.stage.Publish(ctx); err != nil {
 		return err
 	}
-	o, info, err := store.OpenInfo(ctx, m.a.st, m.object(from))
+	o, info, err := storekit.OpenInfo(ctx, m.a.st, m.object(from))
 	if err != nil {
 		return err
 	}
 	defer o.Close()
 	e := format.Entry{Name: to, Size: info.Size}
-	return putObject(ctx, m.stage, m.object(to), e, format.NewSection(ctx, o, 0, info.Size), m.buf)
+	return putObject(ctx, m.stage, m.object(to), e, kit.NewSection(ctx, o, 0, info.Size), m.buf)
 }
 
 func (m *looseMedium) close() error {

@@ -12,6 +12,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // tarMedium is a tar that is changed in place.
@@ -70,7 +71,7 @@ func (o asObject) Close() error               { return nil }
 func (o asObject) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
 func amendTar(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *tarMedium, err error) {
-	f, err := store.Amend(ctx, st, name)
+	f, err := storekit.Amend(ctx, st, name)
 	if err != nil {
 		return nil, err
 	}
@@ -294,7 +295,7 @@ func (t *tarMedium) rename(from, to string) error {
 	i := t.place[from]
 	r := &t.rows[i]
 	if r.d != r.o+blockLen {
-		return format.Refuse(from, "its header has more than one block and cannot be rewritten in place")
+		return kit.Refuse(from, "its header has more than one block and cannot be rewritten in place")
 	}
 	delete(t.place, from)
 	t.place[to] = i
@@ -306,7 +307,7 @@ func (t *tarMedium) rename(from, to string) error {
 
 func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.Reader) error {
 	if e.Size > maxSize {
-		return format.Refuse(e.Name, "%d bytes exceed the limit of a tar header (%d)", e.Size, int64(maxSize))
+		return kit.Refuse(e.Name, "%d bytes exceed the limit of a tar header (%d)", e.Size, int64(maxSize))
 	}
 	w := &behind{t: t, ctx: ctx, at: t.pos}
 	t.ended = false

@@ -11,8 +11,10 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/jsontext"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // form is one of the three forms of an archive.
@@ -101,8 +103,8 @@ func openArchive(ctx context.Context, st store.Store, name string, o format.Open
 			a.obj.Close()
 		}
 	}()
-	head := make([]byte, format.ProbeSize)
-	n, err := store.ReadHead(ctx, a.obj, head)
+	head := make([]byte, kit.ProbeSize)
+	n, err := storekit.ReadHead(ctx, a.obj, head)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +136,7 @@ const (
 
 func shapeOf(head []byte) int {
 	if len(head) >= frontLen {
-		if _, err := parseEntry(head[entryData:frontLen], format.DefaultMaxDepth); err == nil {
+		if _, err := parseEntry(head[entryData:frontLen], (format.Limits{}).OrDefault().Depth); err == nil {
 			return isTar // even if the header before it is damaged
 		}
 	}

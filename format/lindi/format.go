@@ -57,7 +57,7 @@ func detect(p format.Probe) format.Match {
 		if strings.Contains(string(p.Head[:min(len(p.Head), 4096)]), `"refs"`) || strings.Contains(string(p.Tail), `"refs"`) {
 			return format.Likely
 		}
-		s := scannerOf(p.Head, format.DefaultMaxDepth)
+		s := scannerOf(p.Head, (format.Limits{}).OrDefault().Depth)
 		for s.Begin('{'); s.Next('}'); s.Skip() {
 			if key := string(s.Key()); key == "refs" || key == "generationMetadata" {
 				return format.Likely

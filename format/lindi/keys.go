@@ -30,7 +30,7 @@ type keys struct {
 	tailOnce sync.Once
 
 	loading sync.Mutex
-	index   *format.Index            // nil until it is needed, like the following fields
+	index   *kit.Index               // nil until it is needed, like the following fields
 	linked  map[string]*linked       // arrays by path
 	files   map[string]format.Reader // the files with their chunks, by address
 
@@ -65,7 +65,7 @@ func keysOf(a *archive) *keys {
 	return k
 }
 
-func (k *keys) load(ctx context.Context) (*format.Index, error) {
+func (k *keys) load(ctx context.Context) (*kit.Index, error) {
 	k.loading.Lock()
 	defer k.loading.Unlock()
 	if k.index == nil {
@@ -73,7 +73,7 @@ func (k *keys) load(ctx context.Context) (*format.Index, error) {
 		if err != nil {
 			return nil, err
 		}
-		k.index = format.NewIndex(keyTable{k, elsewhere})
+		k.index = kit.NewIndex(keyTable{k, elsewhere})
 	}
 	return k.index, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/holdall/holdall/format/kit/columns"
 	"github.com/holdall/holdall/internal/arrays/zarr3"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Reader, error) {
@@ -67,7 +68,7 @@ func (a *archive) reader(ctx context.Context, view string, drop bool) (format.Re
 			}
 			a.table.rows = kept
 		}
-		return &members{format.NewIndex(a.table), a, nil}, nil
+		return &members{kit.NewIndex(a.table), a, nil}, nil
 	case jsonForm:
 		if err := a.loadRFS(ctx); err != nil {
 			return nil, err
@@ -90,7 +91,7 @@ func (a *archive) inVersion3() format.Reader {
 // members is the view of a tar's members, whose Ref is the offset of their content. For a folder or a single JSON,
 // Ref is an element of files.
 type members struct {
-	*format.Index
+	*kit.Index
 	a     *archive
 	files []loose // nil for a tar
 }
@@ -103,11 +104,11 @@ type loose struct {
 }
 
 func newLoose(a *archive, files []loose) *members {
-	entries := make(format.Entries, len(files))
+	entries := make(kit.Entries, len(files))
 	for i, f := range files {
 		entries[i] = format.Entry{Name: f.name, Size: f.size, Ref: f}
 	}
-	return &members{format.NewIndex(entries), a, files}
+	return &members{kit.NewIndex(entries), a, files}
 }
 
 // Can returns the optional functions of the reader.
@@ -257,7 +258,7 @@ func (r *members) Close() error { return r.a.close() }
 // files lists the files in the folder. If the store cannot list, it returns those in lindi.json.
 func (a *archive) files(ctx context.Context) ([]loose, error) {
 	var files []loose
-	for info, err := range store.List(ctx, a.st, a.name+"/") {
+	for info, err := range storekit.List(ctx, a.st, a.name+"/") {
 		if errors.Is(err, errors.ErrUnsupported) {
 			return a.filesOfRefs(ctx)
 		}

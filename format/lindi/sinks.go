@@ -7,6 +7,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // looseSink writes members as objects below a name, and lindi.json last, which makes them an
@@ -24,7 +25,7 @@ type looseSink struct {
 
 func (s *looseSink) put(ctx context.Context, name string, e format.Entry, r io.Reader) error {
 	if s.out != nil {
-		return format.Refuse(e.Name, "a plain lindi.json cannot store members")
+		return kit.Refuse(e.Name, "a plain lindi.json cannot store members")
 	}
 	if s.buf == nil {
 		s.buf = make([]byte, 64<<10)
@@ -39,15 +40,15 @@ func (s *looseSink) put(ctx context.Context, name string, e format.Entry, r io.R
 
 // putObject writes content as an object of its own.
 func putObject(ctx context.Context, st store.Store, name string, e format.Entry, r io.Reader, buf []byte) error {
-	_, err := store.Write(ctx, st, name, func(out store.Writer) error {
-		sec, ok := r.(*format.Section)
+	_, err := storekit.Write(ctx, st, name, func(out store.Writer) error {
+		sec, ok := r.(*kit.Section)
 		if !ok || sec.N != e.Size {
 			return kit.CopyContent(ctx, e, r, buf, nil, func(p []byte) error {
 				_, err := out.Write(p)
 				return err
 			})
 		}
-		err := store.WriteRange(ctx, out, sec.Object, sec.Off, sec.N)
+		err := storekit.WriteRange(ctx, out, sec.Object, sec.Off, sec.N)
 		if err == nil && sec.Sum != nil {
 			_, err = sec.Sum()
 		}

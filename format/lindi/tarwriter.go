@@ -12,8 +12,10 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/arrays/pyjson"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // tarSink writes a tar. Entry, index and lindi.json should be at the front, so that one read
@@ -28,7 +30,7 @@ type tarSink struct {
 	name  string
 	out   store.Writer
 	patch func(ctx context.Context, p []byte, off int64) error
-	wait  format.Scratch // members, if nothing can be written before the front
+	wait  sorter.Scratch // members, if nothing can be written before the front
 	plain bool
 
 	indexRoom, rfsRoom int64 // space at the front
@@ -51,7 +53,7 @@ const (
 )
 
 func newTarSink(ctx context.Context, st store.Store, name string, o format.CreateOptions, in input, g *runs) (*tarSink, error) {
-	out, err := store.Create(ctx, st, name)
+	out, err := storekit.Create(ctx, st, name)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +161,7 @@ func (t *tarSink) put(ctx context.Context, name string, e format.Entry, r io.Rea
 		return t.Err
 	}
 	if e.Size > maxSize {
-		return format.Refuse(e.Name, "%d bytes exceed the limit of a tar header (%d)", e.Size, int64(maxSize))
+		return kit.Refuse(e.Name, "%d bytes exceed the limit of a tar header (%d)", e.Size, int64(maxSize))
 	}
 	start := t.Pos
 	t.head = appendHeader(t.head[:0], name, e.Size)

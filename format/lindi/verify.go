@@ -18,6 +18,7 @@ import (
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/arrays/zarr3"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/zarr"
 )
 
@@ -387,7 +388,7 @@ func (c *checker) outside(ctx context.Context, all []*source) error {
 		default:
 			s.is, s.err = c.stat(ctx, s.address)
 		}
-		if store.Temporary(s.err) {
+		if storekit.Temporary(s.err) {
 			mu.Lock()
 			silent[scheme+host]++
 			mu.Unlock()
@@ -434,7 +435,7 @@ func (a *archive) place(r ref) int64 {
 
 // file checks that a file of a folder exists and is long enough.
 func (c *checker) file(ctx context.Context, r ref, p storedAt) error {
-	info, err := store.Briefly(c.a.st, p.object).Info(ctx)
+	info, err := storekit.Briefly(c.a.st, p.object).Info(ctx)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		c.lost(format.Dangling, c.a.place(r), r.key, "refers to %s, which does not exist", p.object)

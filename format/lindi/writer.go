@@ -16,6 +16,7 @@ import (
 	"github.com/holdall/holdall/format/kit/columns"
 	"github.com/holdall/holdall/internal/arrays/pyjson"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/zarr"
 )
 
@@ -108,7 +109,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 			return nil, fmt.Errorf("%s: a lindi.json has keys, not members: make it from a Zarr folder or from the zarr view of an archive: %w", name, errors.ErrUnsupported)
 		}
 		s := &looseSink{st: st, rfs: name}
-		s.out, err = store.Create(ctx, st, name)
+		s.out, err = storekit.Create(ctx, st, name)
 		w.sink = s
 	default:
 		dir := strings.TrimRight(name, "/") + "/"
@@ -121,7 +122,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 }
 
 // A NamesError means that an archive was not begun because some names cannot be stored.
-type NamesError struct{ Names []*format.RefusedError }
+type NamesError struct{ Names []*kit.RefusedError }
 
 func (e *NamesError) Error() string {
 	var all []string
@@ -136,10 +137,10 @@ func (e *NamesError) Error() string {
 
 // checkNames returns an error for names that cannot be written, before anything is written.
 func (w *archiveWriter) checkNames(manifest []format.Entry) error {
-	var bad []*format.RefusedError
+	var bad []*kit.RefusedError
 	for _, e := range manifest {
 		if why := w.nameFault(e); why != "" {
-			bad = append(bad, format.Refuse(e.Name, "%s", why))
+			bad = append(bad, kit.Refuse(e.Name, "%s", why))
 		}
 	}
 	if bad == nil {
@@ -182,15 +183,15 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	case w.done:
 		return errors.New("archive is committed")
 	case w.seen[e.Name]:
-		return format.Refuse(e.Name, "the archive already has a file with this name")
+		return kit.Refuse(e.Name, "the archive already has a file with this name")
 	}
 	if why := w.nameFault(e); why != "" {
-		return format.Refuse(e.Name, "%s", why)
+		return kit.Refuse(e.Name, "%s", why)
 	}
 	if w.in == fromFolder && w.skipped(e.Name) {
 		return nil
 	}
-	if s, ok := r.(*format.Section); ok && s.Address != "" && w.in != fromZarr {
+	if s, ok := r.(*kit.Section); ok && s.Address != "" && w.in != fromZarr {
 		return fmt.Errorf("%s: only keys can refer to content elsewhere, not members: %w", e.Name, errors.ErrUnsupported)
 	}
 	var err error
@@ -230,7 +231,7 @@ const maxInline = 256 << 20
 // addKey adds a Zarr key: in lindi.json itself if it is small or metadata, otherwise as a member
 // or a part of one, or as a reference if its content is elsewhere.
 func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader) error {
-	s, _ := r.(*format.Section)
+	s, _ := r.(*kit.Section)
 	refers := s != nil && s.Address != ""
 	w.runs.know(e.Name)
 	if array, ok := w.runs.of(e.Name, e.Size); ok && !refers {
@@ -242,7 +243,7 @@ func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader)
 		value = appendRef(value, target{s.Address, s.Off, s.N})
 	case w.form == jsonForm || isInline(e.Name, e.Size):
 		if e.Size > maxInline {
-			return format.Refuse(e.Name, "%d bytes are too many to store in lindi.json itself", e.Size)
+			return kit.Refuse(e.Name, "%d bytes are too many to store in lindi.json itself", e.Size)
 		}
 		content, err := readAll(ctx, e, r)
 		if err != nil {
@@ -265,8 +266,8 @@ func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader)
 
 // setKey writes a key and its value to lindi.json.
 func (w *archiveWriter) setKey(key string, value []byte) error {
-	if int64(w.refs.Len()+len(value)) > format.DefaultMaxIndex {
-		return format.Refuse(key, "with it lindi.json would exceed the limit of readers")
+	if int64(w.refs.Len()+len(value)) > (format.Limits{}).OrDefault().Index {
+		return kit.Refuse(key, "with it lindi.json would exceed the limit of readers")
 	}
 	if w.refs.Len() > 0 {
 		w.refs.WriteByte(',')
@@ -280,8 +281,8 @@ func (w *archiveWriter) setKey(key string, value []byte) error {
 
 // addRFS adds the lindi.json of a folder.
 func (w *archiveWriter) addRFS(ctx context.Context, e format.Entry, r io.Reader) error {
-	if e.Size > format.DefaultMaxIndex {
-		return format.Refuse(e.Name, "%d bytes of %s exceed the limit", e.Size, rfsName)
+	if e.Size > (format.Limits{}).OrDefault().Index {
+		return kit.Refuse(e.Name, "%d bytes of %s exceed the limit", e.Size, rfsName)
 	}
 	x, err := readRFS(ctx, e, r)
 	if err == nil {
@@ -303,9 +304,9 @@ func readRFS(ctx context.Context, e format.Entry, r io.Reader) (*rfs, error) {
 	if err != nil {
 		return nil, err
 	}
-	x, err := parseRFS(bytes.TrimRight(text, " \t\r\n"), format.DefaultMaxDepth)
+	x, err := parseRFS(bytes.TrimRight(text, " \t\r\n"), (format.Limits{}).OrDefault().Depth)
 	if err != nil {
-		return nil, format.Refuse(e.Name, "is not a lindi.json: %s", err.Error())
+		return nil, kit.Refuse(e.Name, "is not a lindi.json: %s", err.Error())
 	}
 	return x, nil
 }
@@ -334,7 +335,7 @@ func (w *archiveWriter) rfsText() ([]byte, error) {
 // renamed returns the given lindi.json with changed references to members whose names were
 // shortened.
 func (w *archiveWriter) renamed() ([]byte, error) {
-	x, err := parseRFS(w.text, format.DefaultMaxDepth)
+	x, err := parseRFS(w.text, (format.Limits{}).OrDefault().Depth)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // archive is everything before the contents.
@@ -33,7 +34,7 @@ type archive struct {
 	}
 	frame  []byte // the beginning of block 4, which shows its content size
 	index  *index
-	byName *format.Index
+	byName *kit.Index
 	notes  []format.Problem // problems of the archive as a whole
 	doubt  *format.Problem  // the first note that concerns all of the index
 }
@@ -61,9 +62,9 @@ func load(ctx context.Context, st store.Store, name string, o format.OpenOptions
 func loadAs(ctx context.Context, st store.Store, a *archive, o format.OpenOptions) (_ *archive, err error) {
 	guess := headGuess
 	if st.Can().Near {
-		guess = format.ProbeSize
+		guess = kit.ProbeSize
 	}
-	obj, head, size, err := kit.OpenPart(ctx, st, a.name, guess, store.ReadHead)
+	obj, head, size, err := kit.OpenPart(ctx, st, a.name, guess, storekit.ReadHead)
 	if err != nil {
 		return nil, err
 	}
@@ -478,7 +479,7 @@ func (a *archive) measure(ctx context.Context) error {
 
 // finish notes what the header should contain, and what is unusual.
 func (a *archive) finish(ctx context.Context) error {
-	a.byName = format.NewIndex(a.index)
+	a.byName = kit.NewIndex(a.index)
 	if err := a.measure(ctx); err != nil {
 		return err
 	}

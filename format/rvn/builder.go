@@ -74,7 +74,7 @@ func (b *builder) parentOf(e format.Entry) (int, error) {
 		return id, nil
 	}
 	if b.files[dir] {
-		return 0, format.Refuse(e.Name, "name: %q is not a directory", format.Escape(dir))
+		return 0, kit.Refuse(e.Name, "name: %q is not a directory", format.Escape(dir))
 	}
 	up := format.Entry{Name: dir, Kind: format.Dir, Mode: 0o755, HasMode: true}
 	parent, err := b.parentOf(up)
@@ -96,7 +96,7 @@ func (b *builder) addDir(e format.Entry) error {
 		return nil
 	}
 	if _, again := b.dirs[e.Name]; again {
-		return format.Refuse(e.Name, "directory: duplicate name")
+		return kit.Refuse(e.Name, "directory: duplicate name")
 	}
 	parent, err := b.parentOf(e)
 	if err == nil {
@@ -108,7 +108,7 @@ func (b *builder) addDir(e format.Entry) error {
 func (b *builder) newDir(e format.Entry, parent int) (int, error) {
 	id := len(b.dirs) + 1
 	if id > maxDirs {
-		return 0, format.Refuse(e.Name, "directory: more than %d", maxDirs)
+		return 0, kit.Refuse(e.Name, "directory: more than %d", maxDirs)
 	}
 	b.dirs[e.Name] = id
 	b.addRecord(e, "", parent, id)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -226,6 +227,6 @@ func TestWhatTheReferenceWroteReadsAsItReadsIt(t *testing.T) {
 }
 
 // fileScratch gives temporary room in files.
-func fileScratch(t testing.TB) func() (format.Scratch, error) {
-	return func() (format.Scratch, error) { return os.CreateTemp(t.TempDir(), "scratch") }
+func fileScratch(t testing.TB) func() (sorter.Scratch, error) {
+	return func() (sorter.Scratch, error) { return os.CreateTemp(t.TempDir(), "scratch") }
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
 )
@@ -103,7 +104,7 @@ func (m metadata) facts() [][2]string {
 // metaReader is the view meta: the metadata as stored, and as JSON.
 type metaReader struct {
 	*archive
-	*format.Index
+	*kit.Index
 	text format.Entry
 	json []byte
 }
@@ -116,7 +117,7 @@ func newMetaReader(a *archive) (format.Reader, error) {
 		return nil, &format.CorruptError{Format: "rvn", Problem: p}
 	}
 	r := &metaReader{archive: a, text: format.Entry{Name: metaText, Size: int64(len(m.text))}}
-	list := format.Entries{r.text}
+	list := kit.Entries{r.text}
 	if m.err == nil {
 		var b bytes.Buffer
 		enc := json.NewEncoder(&b)
@@ -127,7 +128,7 @@ func newMetaReader(a *archive) (format.Reader, error) {
 			list = append(list, format.Entry{Name: metaTree, Size: int64(len(r.json))})
 		}
 	}
-	r.Index = format.NewIndex(list)
+	r.Index = kit.NewIndex(list)
 	return r, nil
 }
 

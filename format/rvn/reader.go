@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/store"
 )
@@ -38,7 +39,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 // reader is the view of the files of an archive.
 type reader struct {
 	*archive
-	*format.Index
+	*kit.Index
 }
 
 func (a *archive) Close() error { return a.obj.Close() }

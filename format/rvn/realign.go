@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 )
 
 // realign finds names that belong to no record, because the reference dropped files but kept
@@ -45,7 +45,7 @@ func (m *repairer) realign() string {
 	if err := x.resolve(m.a.limits.Index); err != nil {
 		return ""
 	}
-	m.a.byName = format.NewIndex(x)
+	m.a.byName = kit.NewIndex(x)
 	return fmt.Sprintf("removed %d bytes of names that belonged to no file, and realigned the names after them", surplus)
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
 	"github.com/holdall/holdall/store"
 )
@@ -145,7 +146,7 @@ func (m *repairer) reserve() {
 	for i := range x.Len() {
 		name := x.Name(i)
 		switch {
-		case x.lost[i] != 0 || format.NameFault(name) != "":
+		case x.lost[i] != 0 || naming.Fault(name) != "":
 		case x.rec(i).kind() == typeDir:
 			m.dirs[name] = true
 		default:
@@ -162,7 +163,7 @@ func (m *repairer) unusable(i int, e format.Entry) bool {
 		m.lose("%s: unknown type %d", format.Escape(e.Name), r.kind())
 	case r.kind() == typeSymlink && (e.Link == "" || strings.IndexByte(e.Link, 0) >= 0 || x.lost[i] == linkRange):
 		m.lose("%s: symbolic link without a target", format.Escape(e.Name))
-	case e.Kind == format.Dir && (x.lost[i] != 0 || format.NameFault(e.Name) != ""):
+	case e.Kind == format.Dir && (x.lost[i] != 0 || naming.Fault(e.Name) != ""):
 		m.note("moved the content of directory %s to %s", format.Escape(e.Name), lostFound)
 	default:
 		return false
@@ -203,7 +204,7 @@ func (m *repairer) place(k *kept) {
 	x := m.a.index
 	name := k.e.Name
 	row, known := m.a.byName.Find(name) // of equal paths, the one that readers use keeps it
-	ok := (!known || row == k.rec || k.e.Kind == format.Dir) && x.lost[k.rec] == 0 && format.NameFault(name) == "" && !m.names[name] && (k.e.Kind == format.Dir || !m.dirs[name]) &&
+	ok := (!known || row == k.rec || k.e.Kind == format.Dir) && x.lost[k.rec] == 0 && naming.Fault(name) == "" && !m.names[name] && (k.e.Kind == format.Dir || !m.dirs[name]) &&
 		len(name)-strings.LastIndexByte(name, '/')-1 == x.rec(k.rec).nameLen()
 	for dir := path.Dir(name); ok && dir != "."; dir = path.Dir(dir) {
 		ok = m.dirs[dir] || !m.plain[dir]

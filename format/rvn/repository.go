@@ -18,9 +18,11 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A repository is a folder of packages that is presented as an archive of archives:
@@ -38,12 +40,12 @@ const (
 
 // repository presents the packages of a repository as entries.
 type repository struct {
-	*format.Index
+	*kit.Index
 	catalog *archive
 	st      store.Store
 	name    string
 	notes   []format.Problem
-	entries format.Entries
+	entries kit.Entries
 	surplus []string // files that the catalogue does not list
 }
 
@@ -65,7 +67,7 @@ func orRepository(ctx context.Context, st store.Store, name string, o format.Ope
 		a.obj.Close()
 		return nil, err
 	}
-	r.Index = format.NewIndex(r.entries)
+	r.Index = kit.NewIndex(r.entries)
 	return r, nil
 }
 
@@ -130,8 +132,8 @@ func packageOf(line []byte) (format.Entry, error) {
 		return format.Entry{}, fmt.Errorf("%s has no size and digest", strings.Join(parts, "~"))
 	}
 	name := packageFolder + "/" + strings.Join(parts, "~") + ".rvn"
-	if fault := format.NameFault(name); fault != "" {
-		return format.Entry{}, fmt.Errorf("%q is not a valid name: %s", name, format.NameAdvice(fault))
+	if fault := naming.Fault(name); fault != "" {
+		return format.Entry{}, fmt.Errorf("%q is not a valid name: %s", name, naming.Advice(fault))
 	}
 	return format.Entry{Name: name, Size: size, Digest: format.Digest{Algo: "blake3", Sum: string(digest)}}, nil
 }
@@ -140,7 +142,7 @@ func packageOf(line []byte) (format.Entry, error) {
 func (r *repository) compare(ctx context.Context) error {
 	there := map[string]int64{}
 	prefix := path.Join(r.name, packageFolder) + "/"
-	for info, err := range store.List(ctx, r.st, prefix) {
+	for info, err := range storekit.List(ctx, r.st, prefix) {
 		if errors.Is(err, errors.ErrUnsupported) {
 			return nil // reading the packages shows it
 		}
@@ -223,7 +225,7 @@ func (r *repository) checkSum(ctx context.Context, report func(format.Problem)) 
 	obj, err := r.st.Open(ctx, name)
 	if err == nil {
 		defer obj.Close()
-		k, err = store.ReadHead(ctx, obj, said)
+		k, err = storekit.ReadHead(ctx, obj, said)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

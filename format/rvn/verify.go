@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/store"
 )
 
@@ -172,8 +173,8 @@ func (c *recordCheck) dirNumber(i int, r record) {
 // name checks that a path can be extracted and is unique.
 func (c *recordCheck) name(i int, r record) {
 	x, name := c.x, c.x.Name(i)
-	if class := format.NameFault(name); class != "" && x.lost[i] == 0 {
-		c.tell(i, format.UnsafePath, class, format.Warning, "the name is not extracted: %s", format.NameAdvice(class))
+	if class := naming.Fault(name); class != "" && x.lost[i] == 0 {
+		c.tell(i, format.UnsafePath, class, format.Warning, "the name is not extracted: %s", naming.Advice(class))
 	} else if own := name[strings.LastIndexByte(name, '/')+1:]; x.lost[i] == 0 && len(own) != r.nameLen() {
 		c.tell(i, format.UnsafePath, "name-slash", format.Warning, "the name contains a slash")
 	}

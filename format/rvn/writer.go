@@ -16,8 +16,10 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Parameters of the format.
@@ -47,7 +49,7 @@ type writer struct {
 	builder
 	st       store.Store
 	name     string
-	scratch  format.Scratch
+	scratch  sorter.Scratch
 	spool    *spool // writes to scratch
 	contents contents
 	meta     []ucl.Member
@@ -161,7 +163,7 @@ func checkManifest(entries []format.Entry) error {
 		err := checkEntry(e, &owners, &groups)
 		if e.Kind == format.Dir {
 			if dirs++; dirs == maxDirs+1 {
-				err = format.Refuse(e.Name, "directory: more than %d", maxDirs)
+				err = kit.Refuse(e.Name, "directory: more than %d", maxDirs)
 			}
 		}
 		if err != nil {
@@ -203,10 +205,10 @@ func refuses(e format.Entry) string {
 // checkEntry returns why this archive cannot hold e, or nil.
 func checkEntry(e format.Entry, owners, groups *people) error {
 	if why := refuses(e); why != "" {
-		return format.Refuse(e.Name, "%s", why)
+		return kit.Refuse(e.Name, "%s", why)
 	}
 	no := func(what, why string, args ...any) error {
-		return format.Refuse(e.Name, "%s: %s", what, fmt.Sprintf(why, args...))
+		return kit.Refuse(e.Name, "%s: %s", what, fmt.Sprintf(why, args...))
 	}
 	for _, p := range []struct {
 		what, name string
@@ -237,7 +239,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 		return err
 	}
 	if _, isDir := w.dirs[e.Name]; w.files[e.Name] || isDir && e.Kind != format.Dir {
-		return format.Refuse(e.Name, "name: duplicate")
+		return kit.Refuse(e.Name, "name: duplicate")
 	}
 	if e.Kind == format.Dir {
 		err := w.addDir(e)
@@ -262,7 +264,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	case format.HardLink:
 		var known bool
 		if digest, known = w.targets[e.Link]; !known || digest == "" {
-			return format.Refuse(e.Name, "hard link: %q is not a file stored before it", format.Escape(e.Link))
+			return kit.Refuse(e.Name, "hard link: %q is not a file stored before it", format.Escape(e.Link))
 		}
 	}
 	w.sum.Entries++
@@ -319,7 +321,7 @@ func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
 	if err != nil {
 		return w.sum, err
 	}
-	out, err := store.Create(ctx, w.st, w.name)
+	out, err := storekit.Create(ctx, w.st, w.name)
 	if err != nil {
 		return w.sum, err
 	}

@@ -6,8 +6,8 @@ import (
 	"path"
 	"strings"
 
-	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/internal/tarhead"
+	"github.com/holdall/holdall/format/kit/naming"
 )
 
 const blockSize = 512
@@ -193,7 +193,7 @@ func cleaned(name string) string {
 	for strings.HasPrefix(name, "./") {
 		name = strings.TrimLeft(name[2:], "/")
 	}
-	if format.ValidPath(path.Clean(name)) && !strings.HasPrefix(name, "/") && !strings.Contains(name, "..") {
+	if naming.ValidPath(path.Clean(name)) && !strings.HasPrefix(name, "/") && !strings.Contains(name, "..") {
 		return path.Clean(name)
 	}
 	return name

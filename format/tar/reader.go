@@ -14,6 +14,7 @@ import (
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/columns"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // reader is an open archive.
@@ -37,7 +38,7 @@ const mostNotes = 1000
 // contents is the result of reading all headers.
 type contents struct {
 	table
-	index  *format.Index
+	index  *kit.Index
 	frames []frame
 	notes  []format.Problem
 }
@@ -51,7 +52,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 }
 
 func openReader(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *reader, err error) {
-	obj, head, size, err := kit.OpenPart(ctx, st, name, blockSize, store.ReadHead)
+	obj, head, size, err := kit.OpenPart(ctx, st, name, blockSize, storekit.ReadHead)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +62,7 @@ func openReader(ctx context.Context, st store.Store, name string, o format.OpenO
 		}
 	}()
 	r := &reader{obj: obj, name: name, size: size, codec: codecOf(head), limit: o.Limits.OrDefault().Index}
-	r.Load = func(ctx context.Context) (*format.Index, error) {
+	r.Load = func(ctx context.Context) (*kit.Index, error) {
 		c, err := r.load(ctx)
 		if err != nil {
 			return nil, err
@@ -244,7 +245,7 @@ func (r *reader) load(ctx context.Context) (*contents, error) {
 	if src.in != nil && short && c.Len() > 0 && last.stored > src.in.at-last.at && last.fault == nil {
 		c.cutShort(&last)
 	}
-	c.index = format.NewIndex(&c.table)
+	c.index = kit.NewIndex(&c.table)
 	for _, name := range again {
 		if _, ok := c.index.Find(name); !ok {
 			p := r.problem(format.Dangling, -1, "hard link to its own name, but there is no file with this name")

@@ -12,6 +12,7 @@ import (
 	"github.com/holdall/holdall/format/internal/tarhead"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // repair plans a tar with all members that can be read. Members are kept byte by byte, and
@@ -20,7 +21,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if err := verify(ctx, st, name, o, report); err != nil {
 		return format.Plan{}, err
 	}
-	obj, head, size, err := kit.OpenPart(ctx, st, name, blockSize, store.ReadHead)
+	obj, head, size, err := kit.OpenPart(ctx, st, name, blockSize, storekit.ReadHead)
 	if err != nil {
 		return format.Plan{}, err
 	}

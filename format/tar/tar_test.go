@@ -18,6 +18,7 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/formattest"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -176,11 +177,11 @@ func TestEntriesAreWhatTheirHeadersSay(t *testing.T) {
 
 // A zstd block that is longer than the bytes that a probe has cannot be decoded.
 func TestALongFirstBlockIsBelievedByItsName(t *testing.T) {
-	noise := make([]byte, 4*format.ProbeSize)
+	noise := make([]byte, 4*kit.ProbeSize)
 	rand.NewChaCha8([32]byte{}).Read(noise)
 	z := compressed(t, noise)
 	for name, want := range map[string]format.Match{"x.tar.zst": format.Likely, "x.TZST": format.Likely, "x.zst": format.No, "x": format.No} {
-		if found := detect(format.Probe{Name: name, Size: int64(len(z)), Head: z[:format.ProbeSize]}); found != want {
+		if found := detect(format.Probe{Name: name, Size: int64(len(z)), Head: z[:kit.ProbeSize]}); found != want {
 			t.Errorf("%s: expected %v, found %v", name, want, found)
 		}
 	}

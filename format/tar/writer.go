@@ -71,7 +71,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	m.Out = t
 	m.Put = func(e format.Entry, content io.Reader) error {
 		if err := t.WriteHeader(headerOf(e)); errors.Is(err, tar.ErrHeader) {
-			return format.Refuse(e.Name, "%s", err.Error())
+			return kit.Refuse(e.Name, "%s", err.Error())
 		} else if err != nil {
 			return err
 		}

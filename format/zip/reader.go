@@ -18,11 +18,12 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // reader is an open archive whose directory has been read.
 type reader struct {
-	*format.Index
+	*kit.Index
 	table  table
 	obj    store.Object
 	name   string
@@ -39,7 +40,7 @@ type reader struct {
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ format.Reader, err error) {
 	r := &reader{name: name}
 	var tail []byte
-	if r.obj, tail, r.size, err = kit.OpenPart(ctx, st, name, format.ProbeSize, store.ReadTail); err != nil {
+	if r.obj, tail, r.size, err = kit.OpenPart(ctx, st, name, kit.ProbeSize, storekit.ReadTail); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -57,7 +58,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	if err := r.readLinks(ctx); err != nil {
 		return nil, err
 	}
-	r.Index = format.NewIndex(&r.table)
+	r.Index = kit.NewIndex(&r.table)
 	return r, nil
 }
 

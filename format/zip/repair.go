@@ -17,6 +17,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // repair plans a directory with all files whose contents match their checksums. Contents stay
@@ -26,7 +27,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if err := verify(ctx, st, name, o, report); err != nil {
 		return format.Plan{}, err
 	}
-	obj, tail, size, err := kit.OpenPart(ctx, st, name, format.ProbeSize, store.ReadTail)
+	obj, tail, size, err := kit.OpenPart(ctx, st, name, kit.ProbeSize, storekit.ReadTail)
 	if err != nil {
 		return format.Plan{}, err
 	}

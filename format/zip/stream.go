@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/sorter"
 )
 
 // A Stream writes an archive sequentially, each file as soon as it is read, without compression.
@@ -26,7 +27,7 @@ type Stream struct {
 
 // NewStream returns a Stream that writes to out. If it must remember much, it uses scratch space.
 // The caller must call End when all entries have been added, and Close in any case.
-func NewStream(out io.Writer, scratch func() (format.Scratch, error)) *Stream {
+func NewStream(out io.Writer, scratch func() (sorter.Scratch, error)) *Stream {
 	return &Stream{out: out, dir: kit.Spill{Scratch: scratch, Most: 64 << 10}, buf: make([]byte, 64<<10)}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/formattest"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -125,7 +126,7 @@ func TestLongNumbersComeBack(t *testing.T) {
 func TestManyEntriesAreReadByTheStandardLibrary(t *testing.T) {
 	testkit.Serial(t)
 	st := &storetest.Mem{}
-	w, err := create(t.Context(), st, "x.zip", format.CreateOptions{Scratch: func() (format.Scratch, error) {
+	w, err := create(t.Context(), st, "x.zip", format.CreateOptions{Scratch: func() (sorter.Scratch, error) {
 		return os.CreateTemp(t.TempDir(), "")
 	}})
 	if err != nil {

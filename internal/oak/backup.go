@@ -16,6 +16,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // BackupOptions are options of a backup. The zero value makes a plain backup.
@@ -340,7 +341,7 @@ func (c *copying) journal(ctx context.Context) error {
 	}
 	c.said.Revisions = len(lines)
 	write := func() error {
-		info, err := store.Write(ctx, c.st, c.list.Path(repo.Journal), func(out store.Writer) error {
+		info, err := storekit.Write(ctx, c.st, c.list.Path(repo.Journal), func(out store.Writer) error {
 			w := bufio.NewWriterSize(out, 64<<10)
 			for _, e := range slices.Backward(lines) {
 				w.Write(repo.AppendLine(w.AvailableBuffer(), e.Revision, max(e.Millis, 0)))
@@ -392,7 +393,7 @@ func (c *copying) setAside(ctx context.Context) error {
 		if err := kit.Copy(ctx, c.st, to, c.st, from, nil, nil); err != nil {
 			return err
 		}
-		if err := store.Remove(ctx, c.st, from); err != nil {
+		if err := storekit.Remove(ctx, c.st, from); err != nil {
 			return err
 		}
 		c.said.Aside = append(c.said.Aside, to)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
@@ -33,7 +32,7 @@ type Blob struct {
 
 type BlobOptions struct {
 	// Scratch opens temporary room for ids that do not fit in memory.
-	Scratch func() (format.Scratch, error)
+	Scratch func() (sorter.Scratch, error)
 	Datastore
 }
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
@@ -16,7 +16,7 @@ import (
 
 func blobsIn(t *testing.T, st *storetest.Mem, o BlobOptions) map[string]Blob {
 	t.Helper()
-	o.Scratch = func() (format.Scratch, error) { return os.CreateTemp(t.TempDir(), "") }
+	o.Scratch = func() (sorter.Scratch, error) { return os.CreateTemp(t.TempDir(), "") }
 	all, last, lost := map[string]Blob{}, "", int64(0)
 	for b, err := range treeOf(t, openStoreOf(t, st), nil).Blobs(t.Context(), o, &lost) {
 		if err != nil {

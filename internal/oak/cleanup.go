@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/sweep"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 type CleanupOptions struct {
@@ -207,13 +207,13 @@ func (c *Cleanup) Apply(ctx context.Context) error {
 		for _, l := range r.shadowed {
 			var err error
 			if l.Number == t.Number {
-				err = store.Remove(ctx, r.st, r.list.Path(l.Name))
+				err = storekit.Remove(ctx, r.st, r.list.Path(l.Name))
 			}
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}
-		if err := store.Remove(ctx, r.st, r.list.Path(t.Name)); err != nil {
+		if err := storekit.Remove(ctx, r.st, r.list.Path(t.Name)); err != nil {
 			return err
 		}
 	}

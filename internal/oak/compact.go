@@ -41,7 +41,7 @@ type Compaction struct {
 
 // Compact writes the newest revision, including checkpoints, as a new store in the folder name of
 // to. It compares everything that it reads with its checksum. Damage is an error, because the new
-// store would have correct checksums of wrong content. to should be a [store.Stage].
+// store would have correct checksums of wrong content. to should be a [storekit.Stage].
 func (s *Store) Compact(ctx context.Context, to store.Store, name string, o CompactOptions) (c Compaction, err error) {
 	if s.r.single {
 		return c, fmt.Errorf("%s is one tar of a store: the newest revision is only in the journal: %w", s.r.name, errors.ErrUnsupported)

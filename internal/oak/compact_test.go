@@ -17,6 +17,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -29,7 +30,7 @@ func compacted(t testing.TB, st store.Store, o CompactOptions) (*storetest.Mem, 
 	}
 	defer s.Close()
 	out := &storetest.Mem{}
-	stage := store.NewStage(out)
+	stage := storekit.NewStage(out)
 	defer stage.Discard()
 	c, err := s.Compact(t.Context(), stage, "s", o)
 	if len(objects(t, out)) > 0 {
@@ -68,7 +69,7 @@ func TestANewStoreAppearsWhole(t *testing.T) {
 	} {
 		for _, publish := range []bool{false, true} {
 			dir := t.TempDir()
-			stage := store.NewStage(local.New(dir))
+			stage := storekit.NewStage(local.New(dir))
 			err := stage.Vacant(t.Context(), "new")
 			if err == nil {
 				err = write(stage)
@@ -236,7 +237,7 @@ func TestANewStoreThatCannotBeWrittenIsNotThere(t *testing.T) {
 	before := maps.Clone(objects(t, st))
 	for n := range 3 {
 		full := &fullStore{Mem: st, left: n * 20 << 10}
-		stage := store.NewStage(full)
+		stage := storekit.NewStage(full)
 		if _, err := s.Compact(t.Context(), stage, "new", CompactOptions{}); !errors.Is(err, errFull) {
 			t.Errorf("%d bytes of room: %v", full.left, err)
 		}
@@ -268,7 +269,7 @@ func TestACompactedStoreDoesNotGrow(t *testing.T) {
 		lines.WriteString("}}\n")
 	}
 	st := &storetest.Mem{}
-	stage := store.NewStage(st)
+	stage := storekit.NewStage(st)
 	if _, err := Import(t.Context(), strings.NewReader(lines.String()), stage, "s", format.CreateOptions{Scratch: tmp}); err != nil {
 		t.Fatal(err)
 	}

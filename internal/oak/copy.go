@@ -17,6 +17,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // CopyOptions are options of [Store.Copy]. The zero value copies everything.
@@ -169,7 +170,7 @@ func (j *copyJob) open(ctx context.Context) error {
 	if err == nil {
 		j.there = r
 		if err = r.complete(ctx); err == nil && len(r.tars) > 0 && j.tars == (r.list.Blobs != nil) {
-			err = refuse("%s: exists in the other form: tars and blobs cannot be mixed", store.AddressOf(j.to, j.dir.Dir))
+			err = refuse("%s: exists in the other form: tars and blobs cannot be mixed", storekit.AddressOf(j.to, j.dir.Dir))
 		}
 		if err != nil {
 			err = errors.Join(err, j.close())
@@ -185,7 +186,7 @@ func (j *copyJob) open(ctx context.Context) error {
 	}
 	l, err := repo.List(ctx, j.to, j.dir.Dir)
 	if err == nil && slices.ContainsFunc(l.Others, func(f repo.File) bool { return !strings.HasPrefix(f.Name, ".") }) {
-		err = refuse("%s: exists, but is not a segment store", store.AddressOf(j.to, j.dir.Dir))
+		err = refuse("%s: exists, but is not a segment store", storekit.AddressOf(j.to, j.dir.Dir))
 	}
 	return err
 }
@@ -300,7 +301,7 @@ func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 	}
 	dir := j.dir.Path(a.from.Name) + "/"
 	if a.there != nil && a.there.blobs.Closed {
-		if err := store.Remove(ctx, j.to, dir+cloud.Closed); err != nil {
+		if err := storekit.Remove(ctx, j.to, dir+cloud.Closed); err != nil {
 			return err
 		}
 	}
@@ -342,7 +343,7 @@ func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 }
 
 func (j *copyJob) put(ctx context.Context, name string, b []byte, headers map[string]string) error {
-	w, err := store.CreateAs(ctx, j.to, name, store.Wishes{Headers: headers})
+	w, err := storekit.CreateAs(ctx, j.to, name, store.Wishes{Headers: headers})
 	if err != nil {
 		return err
 	}
@@ -363,7 +364,7 @@ func (j *copyJob) progress(segments, bytes int64) {
 }
 
 func (j *copyJob) tar(ctx context.Context, a *copiedArchive) error {
-	_, err := store.Write(ctx, j.to, j.dir.Path(a.from.Name), func(out store.Writer) error {
+	_, err := storekit.Write(ctx, j.to, j.dir.Path(a.from.Name), func(out store.Writer) error {
 		w := tarfile.NewWriter(out, a.from.Name, nil)
 		type part struct {
 			tarfile.Entry
@@ -497,7 +498,7 @@ func (j *copyJob) file(ctx context.Context, name string) error {
 		return j.put(ctx, j.dir.Path(name), b, nil)
 	}
 	if !bytes.HasPrefix(b, old) {
-		if err := store.Remove(ctx, j.to, j.dir.Path(name)); err != nil {
+		if err := storekit.Remove(ctx, j.to, j.dir.Path(name)); err != nil {
 			return err
 		}
 		old = nil
@@ -523,7 +524,7 @@ func (j *copyJob) planJournal(ctx context.Context) error {
 	if last := lastLine(j.old); last != "" {
 		at := bytes.LastIndex(append([]byte{'\n'}, all...), []byte("\n"+last+"\n"))
 		if at < 0 {
-			return refuse("%s: expected a copy of the source, found another store: its newest revision is not in the source: %.100s", store.AddressOf(j.to, j.dir.Path(repo.Journal)), last)
+			return refuse("%s: expected a copy of the source, found another store: its newest revision is not in the source: %.100s", storekit.AddressOf(j.to, j.dir.Path(repo.Journal)), last)
 		}
 		j.added = all[at+len(last)+1:]
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // CopyCheck reports how a copy differs from its source.
@@ -55,7 +56,7 @@ func (s *Store) CheckCopy(ctx context.Context, to store.Store, name string, o Co
 		}
 	}
 	if j.there == nil {
-		return nil, &fs.PathError{Op: "open", Path: store.AddressOf(to, j.dir.Dir), Err: fs.ErrNotExist}
+		return nil, &fs.PathError{Op: "open", Path: storekit.AddressOf(to, j.dir.Dir), Err: fs.ErrNotExist}
 	}
 	for _, a := range j.archives {
 		i := slices.IndexFunc(j.there.tars, func(t *segmentTar) bool { return t.Name == a.from.Name })

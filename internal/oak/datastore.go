@@ -20,6 +20,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A Datastore is where stores keep binaries that are not in their segments. The zero value means
@@ -65,13 +66,13 @@ func (d Datastore) Found(ctx context.Context) error {
 	if d.Store.Can().Near {
 		return nil // an empty folder may be a data store
 	}
-	for _, err := range store.List(ctx, d.Store, d.path("")) {
+	for _, err := range storekit.List(ctx, d.Store, d.path("")) {
 		if errors.Is(err, errors.ErrUnsupported) {
 			return nil
 		}
 		return err
 	}
-	return fmt.Errorf("oak: data store %s: empty: %w", store.AddressOf(d.Store, d.Dir), fs.ErrNotExist)
+	return fmt.Errorf("oak: data store %s: empty: %w", storekit.AddressOf(d.Store, d.Dir), fs.ErrNotExist)
 }
 
 // blobID is the inverse of blobPlace. It returns "" for an object that is not a binary's.
@@ -118,7 +119,7 @@ func (d Datastore) ask(ctx context.Context, b *Blob) error {
 type GarbageOptions struct {
 	Datastore
 	// Scratch opens temporary room for ids that do not fit in memory.
-	Scratch func() (format.Scratch, error)
+	Scratch func() (sorter.Scratch, error)
 	// Before is a time. A blob that was stored or requested after it is not garbage.
 	Before time.Time
 }
@@ -149,7 +150,7 @@ func Garbage(ctx context.Context, stores []*Store, o GarbageOptions) iter.Seq2[B
 		used := "" // the first used object that is not less than the current one
 		more := true
 		prefix := o.path("")
-		for info, err := range store.List(ctx, o.Store, prefix) {
+		for info, err := range storekit.List(ctx, o.Store, prefix) {
 			if err != nil {
 				return err
 			}
@@ -181,7 +182,7 @@ func Garbage(ctx context.Context, stores []*Store, o GarbageOptions) iter.Seq2[B
 // Delete removes garbage from the data store, if it is still the object that was listed. A
 // program that begins to use it touches it; then Delete keeps it, and gone is false.
 func (d Datastore) Delete(ctx context.Context, b Blob) (gone bool, err error) {
-	err = store.RemoveAs(ctx, d.Store, b.info)
+	err = storekit.RemoveAs(ctx, d.Store, b.info)
 	if errors.Is(err, store.ErrChanged) || errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -346,7 +347,7 @@ func (s *Store) RepositoryID(ctx context.Context) (string, error) {
 func (d Datastore) Strangers(ctx context.Context, stores []*Store) ([]string, error) {
 	strange := map[string]bool{}
 	for _, prefix := range []string{d.path(repositoryMark), d.path("META/" + repositoryMark)} {
-		for info, err := range store.List(ctx, d.Store, prefix) {
+		for info, err := range storekit.List(ctx, d.Store, prefix) {
 			if err != nil {
 				return nil, err
 			}

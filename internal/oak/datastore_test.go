@@ -12,7 +12,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/internal/write/pack"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -46,7 +46,7 @@ func TestGarbageIsWhatNoSegmentUses(t *testing.T) {
 		t.Fatal(err)
 	}
 	var unused []string
-	for info, err := range store.List(t.Context(), st, "datastore/") {
+	for info, err := range storekit.List(t.Context(), st, "datastore/") {
 		if err != nil {
 			t.Fatal(err)
 		}

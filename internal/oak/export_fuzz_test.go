@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/oak/internal/nodejson"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/store/storetest"
@@ -136,7 +137,7 @@ func fuzzTree(t *testing.T, tree *Tree, whole bool, ids []string, allowed func(e
 		t.Errorf("%+v", sum)
 	}
 	lost := int64(0)
-	scratch := func() (format.Scratch, error) { return os.CreateTemp(t.TempDir(), "") }
+	scratch := func() (sorter.Scratch, error) { return os.CreateTemp(t.TempDir(), "") }
 	for _, err := range tree.Blobs(t.Context(), BlobOptions{Scratch: scratch}, &lost) {
 		allowed(err)
 	}

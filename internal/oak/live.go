@@ -12,6 +12,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Other programs may write to a store while it is read. Oak writes segments first, and then the
@@ -93,10 +94,10 @@ func (r *repository) openOnce(ctx context.Context, dir string) error {
 // hold opens a file besides the tars that are used, if it exists, and fixes how much of it is
 // read.
 func (r *repository) hold(ctx context.Context, name string) error {
-	o, err := store.OpenGrowing(ctx, r.st, r.list.Path(name))
+	o, err := storekit.OpenGrowing(ctx, r.st, r.list.Path(name))
 	if err == nil && !r.st.Can().Near {
 		// Read only what would be requested next in any case.
-		_, err = store.ReadTail(ctx, o, make([]byte, tailGuess))
+		_, err = storekit.ReadTail(ctx, o, make([]byte, tailGuess))
 	}
 	if err != nil {
 		if o != nil {
@@ -164,7 +165,7 @@ func (r *repository) file(ctx context.Context, name string) (store.Object, error
 	if o := r.moment[name]; o != nil {
 		return lent{o}, nil
 	}
-	return store.OpenGrowing(ctx, r.st, r.list.Path(name))
+	return storekit.OpenGrowing(ctx, r.st, r.list.Path(name))
 }
 
 // shownFile is file for files that were listed. If the list is guessed, as in a remote store, it

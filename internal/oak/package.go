@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/vault"
 	"github.com/holdall/holdall/store"
@@ -43,7 +44,7 @@ func ImportPackage(ctx context.Context, from Package, to store.Store, name strin
 
 // packageReader reads a package for a tree whose namespaces, by prefix, are has. If noOthers is
 // set, a package that needs another namespace is an error.
-func packageReader(ctx context.Context, from Package, has map[string]string, noOthers bool, types map[string]bool, scratch func() (format.Scratch, error)) (*vault.Reader, error) {
+func packageReader(ctx context.Context, from Package, has map[string]string, noOthers bool, types map[string]bool, scratch func() (sorter.Scratch, error)) (*vault.Reader, error) {
 	prefixes, uris := map[string]string{}, map[string]string{}
 	for prefix, uri := range has {
 		prefixes[uri], uris[prefix] = prefix, uri

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/vault"
 )
@@ -228,7 +228,7 @@ func (d *document) binaries(ctx context.Context, s spot, dir string, top bool) e
 		}
 		err := d.w.Check(p.Name)
 		if err == nil && !placeable(s) {
-			err = format.Refuse(shownPath(s.name), "a name in its path ends in .dir or is reserved in a package")
+			err = kit.Refuse(shownPath(s.name), "a name in its path ends in .dir or is reserved in a package")
 		}
 		for i := 0; i < p.Len() && err == nil; i++ {
 			name := dir + "/" + vault.PlatformName(p.Name)

@@ -17,14 +17,16 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/format/kit/pipe"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/vault"
 )
 
 type PackageOptions struct {
 	Datastore
-	Scratch func() (format.Scratch, error)
+	Scratch func() (sorter.Scratch, error)
 	// Lost is called for everything that is damaged, or that a package cannot represent.
 	Lost func(path, what string)
 }
@@ -118,7 +120,7 @@ func (p *packer) lost(path string, err error) error {
 		p.lose(path, l.What)
 		return nil
 	}
-	if e, ok := errors.AsType[*format.RefusedError](err); ok {
+	if e, ok := errors.AsType[*kit.RefusedError](err); ok {
 		p.lose(path, "not a valid file name in a package: "+e.Why)
 		return nil
 	}
@@ -322,7 +324,7 @@ func fits(name string) bool {
 	file := vault.PlatformName(name)
 	misread := len(name) > 1 && name[0] == '_' && strings.IndexByte("\\<>|\"/?%:", name[1]) >= 0
 	return utf8.ValidString(name) && !misread && !strings.HasSuffix(name, ".dir") && !vault.Excluded(file) && file != vault.ContentXML &&
-		format.NameFault(vault.Root+"/"+file) == "" && !strings.ContainsFunc(name, unicode.IsControl)
+		naming.Fault(vault.Root+"/"+file) == "" && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
 // isFile reports whether a node can be written as a file of a package: it must be an nt:file with

@@ -18,6 +18,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A RecoveredJournal is a journal that was derived from the segments. It can be written while the
@@ -81,7 +82,7 @@ func (s *Store) PlanJournal(ctx context.Context) (*RecoveredJournal, error) {
 func (j *RecoveredJournal) Apply(ctx context.Context) (JournalChange, error) {
 	c := JournalChange{Head: j.Head.Revision, Notes: []string{}}
 	err := j.s.replaceJournal(ctx, &c, func() error {
-		_, err := store.Write(ctx, j.s.r.st, j.s.r.list.Path(repo.Journal), func(w store.Writer) error {
+		_, err := storekit.Write(ctx, j.s.r.st, j.s.r.list.Path(repo.Journal), func(w store.Writer) error {
 			lines := bufio.NewWriterSize(w, 64<<10)
 			for _, f := range j.found {
 				lines.Write(repo.AppendLine(lines.AvailableBuffer(), f.Revision, f.millis))
@@ -409,7 +410,7 @@ func (s *Store) shorten(ctx context.Context, name string, n int64) error {
 		return err
 	}
 	defer o.Close()
-	_, err = store.Write(ctx, s.r.st, s.r.list.Path(name), func(w store.Writer) error { return store.WriteRange(ctx, w, o, 0, n) })
+	_, err = storekit.Write(ctx, s.r.st, s.r.list.Path(name), func(w store.Writer) error { return storekit.WriteRange(ctx, w, o, 0, n) })
 	return err
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/sweep"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 type repository struct {
@@ -136,7 +137,7 @@ func (r *repository) missing(ctx context.Context, dir string) error {
 	if len(r.list.Others)+len(r.list.Ignored)+len(r.list.Backups) > 0 {
 		return nil
 	}
-	for _, err := range store.List(ctx, r.st, dir+"/") {
+	for _, err := range storekit.List(ctx, r.st, dir+"/") {
 		if err == nil || !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
@@ -150,7 +151,7 @@ func (r *repository) missing(ctx context.Context, dir string) error {
 }
 
 func sizeOf(ctx context.Context, st store.Store, name string) (int64, error) {
-	info, err := store.Briefly(st, name).Info(ctx)
+	info, err := storekit.Briefly(st, name).Info(ctx)
 	return info.Size, err
 }
 
@@ -186,7 +187,7 @@ func (r *repository) openNumbers(ctx context.Context, some [][]repo.Tar) (err er
 	}()
 	for i, letters := range some {
 		name := r.list.Path(letters[0].Name)
-		if first[i], err = store.OpenGrowing(ctx, r.st, name); err != nil {
+		if first[i], err = storekit.OpenGrowing(ctx, r.st, name); err != nil {
 			return err
 		}
 		ahead = append(ahead, store.Range{Name: name, Tail: true, Len: tailGuess})
@@ -220,7 +221,7 @@ func (r *repository) openNumber(ctx context.Context, letters []repo.Tar) (err er
 			return nil
 		}
 		t := &segmentTar{Tar: l, path: r.list.Path(l.Name), blobs: r.list.Blobs.Archive(l.Name)}
-		if t.obj, err = store.OpenGrowing(ctx, r.st, t.path); err != nil {
+		if t.obj, err = storekit.OpenGrowing(ctx, r.st, t.path); err != nil {
 			return err
 		}
 		opened = append(opened, t)

@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A Revised is a revision that was written or, in a dry run, would be.
@@ -129,7 +130,7 @@ func (v *reviser) commit(ctx context.Context, c *change) (said Revised, err erro
 	}
 	defer func() { err = errors.Join(err, v.out.Abort()) }()
 	// This comes first, because nothing should be written if no line can be added.
-	journal, err := store.Amend(ctx, r.st, r.list.Path(repo.Journal))
+	journal, err := storekit.Amend(ctx, r.st, r.list.Path(repo.Journal))
 	if err != nil {
 		return v.said, err
 	}

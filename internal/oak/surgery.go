@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/oak/internal/compact"
 	"github.com/holdall/holdall/internal/oak/internal/newtree"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
@@ -251,7 +251,7 @@ type Donor struct {
 	Tree    *Tree
 	Export  io.Reader
 	Package Package
-	Scratch func() (format.Scratch, error) // for an export, and a package
+	Scratch func() (sorter.Scratch, error) // for an export, and a package
 }
 
 type ReplaceOptions struct {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
@@ -28,7 +29,7 @@ func FuzzNamesComeBack(f *testing.F) {
 			if !fs.ValidPath(x) || x == "." || strings.Contains(x, "/") {
 				t.Errorf("%q is %q, which is no element of a path", a, x)
 			}
-			if fault := format.NameFault(x); top && fault != "" && fault != "name-too-long" {
+			if fault := naming.Fault(x); top && fault != "" && fault != "name-too-long" {
 				t.Errorf("%q is %q, which has fault %s", a, x, fault)
 			}
 			for _, marked := range []bool{false, true} {

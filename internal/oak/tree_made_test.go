@@ -18,6 +18,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/formattest"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/internal/testkit"
@@ -242,7 +243,7 @@ func TestEveryKindOfValueAndNameIsShown(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for e, err := range a.ReadDir(t.Context(), ".") {
-		if err != nil || seen[e.Name] || !fs.ValidPath(e.Name) || format.NameFault(e.Name) != "" {
+		if err != nil || seen[e.Name] || !fs.ValidPath(e.Name) || naming.Fault(e.Name) != "" {
 			t.Errorf("%q, %v: twice, or no path", e.Name, err)
 		}
 		seen[e.Name] = true

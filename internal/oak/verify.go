@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // verify reports the problems of a store, and what they mean for its owner. For a single tar it
@@ -43,7 +44,7 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 			obj := r.objectNamed(r.list.Path(t.Name))
 			if obj == nil {
 				var err error
-				if obj, err = store.OpenGrowing(ctx, r.st, r.list.Path(t.Name)); err != nil {
+				if obj, err = storekit.OpenGrowing(ctx, r.st, r.list.Path(t.Name)); err != nil {
 					return nil, nil, err
 				}
 				opened = append(opened, obj)

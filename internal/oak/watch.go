@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A Watcher follows the head of a store that another program writes to. It must be used by one
@@ -90,7 +91,7 @@ func (w *Watcher) Close() error { return w.s.Close() }
 // Next yields the revisions that are new since the last call, the oldest first, if there are any.
 func (w *Watcher) Next(ctx context.Context) iter.Seq2[Arrival, error] {
 	return pipe.Told(func(tell func(Arrival) error) error {
-		info, err := store.Briefly(w.s.r.st, w.s.r.list.Path(repo.Journal)).Info(ctx)
+		info, err := storekit.Briefly(w.s.r.st, w.s.r.list.Path(repo.Journal)).Info(ctx)
 		if err != nil || info.Size == w.size {
 			return err
 		}

@@ -15,11 +15,13 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/internal/oak/internal/newstore"
 	"github.com/holdall/holdall/internal/oak/internal/newtree"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Parameters in CreateOptions that only this format has.
@@ -40,7 +42,7 @@ const (
 // must have a jcr:system.
 type treeWriter struct {
 	below  *noting
-	stage  *store.Stage
+	stage  *storekit.Stage
 	files  *newstore.Writer
 	b      *segment.Builder
 	ids    *newtree.IDs
@@ -54,7 +56,7 @@ type treeWriter struct {
 
 func create(_ context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
 	w := &treeWriter{below: &noting{Store: st}, ids: newtree.NewIDs(), time: time.Unix(0, 0)}
-	w.stage = store.NewStage(w.below)
+	w.stage = storekit.NewStage(w.below)
 	files := newstore.Options{Time: func() time.Time { return w.time }}
 	files.MaxTar, _ = strconv.ParseInt(o.Param[tarSizeParam], 10, 64)
 	if said := o.Param[timeParam]; said != "" {
@@ -88,7 +90,7 @@ func (w *treeWriter) Add(ctx context.Context, e format.Entry, r io.Reader) error
 	}
 	err := w.add(ctx, e, &sized{ctx: ctx, e: e, r: r})
 	if errors.Is(err, newtree.ErrPath) {
-		err = format.Refuse(e.Name, "%v", err)
+		err = kit.Refuse(e.Name, "%v", err)
 	}
 	if err != nil {
 		return err
@@ -121,20 +123,20 @@ func (w *treeWriter) add(ctx context.Context, e format.Entry, r *sized) error {
 	case e.Kind == format.Dir:
 		return w.tree.Fallback(path, dated([]segment.NewProperty{nameProperty(primaryTypeName, folderType)}, created, e.ModTime))
 	}
-	return format.Refuse(e.Name, "a %s cannot be stored in a tree", e.Kind)
+	return kit.Refuse(e.Name, "a %s cannot be stored in a tree", e.Kind)
 }
 
 // path splits a name into those of nodes, and of a property at the end.
 func (w *treeWriter) path(e format.Entry) ([]string, error) {
-	if class := format.NameFault(e.Name); class != "" && class != "name-too-long" {
-		return nil, format.Refuse(e.Name, "%s", format.NameAdvice(class))
+	if class := naming.Fault(e.Name); class != "" && class != "name-too-long" {
+		return nil, kit.Refuse(e.Name, "%s", naming.Advice(class))
 	}
 	elems := strings.Split(e.Name, "/")
 	for i, elem := range elems {
 		said, ok := readFileName(elem, i == 0)
 		isProperty := i == len(elems)-1 && (e.Kind == format.Property || e.Attr[typeAttr] != "")
 		if !ok || said.lost > 0 || said.property && !isProperty {
-			return nil, format.Refuse(e.Name, "expected names of tree nodes, found %.100q", elem)
+			return nil, kit.Refuse(e.Name, "expected names of tree nodes, found %.100q", elem)
 		}
 		elems[i] = said.name
 	}
@@ -189,7 +191,7 @@ func (w *treeWriter) addFile(ctx context.Context, e format.Entry, path []string,
 // contentError adds the entry to an error about content that is too large for Oak.
 func (w *treeWriter) contentError(e format.Entry, err error) error {
 	if s, ok := errors.AsType[*segment.Error](err); ok && s.Class == segment.Limit {
-		return format.Refuse(e.Name, "%s", s.What)
+		return kit.Refuse(e.Name, "%s", s.What)
 	}
 	return err
 }
@@ -202,9 +204,9 @@ func (w *treeWriter) addProperty(ctx context.Context, e format.Entry, path []str
 	multiple := e.Attr[multipleAttr] == "true"
 	switch {
 	case p.Type == 0:
-		return format.Refuse(e.Name, "attribute type: expected a type of Oak, found %.80q", e.Attr[typeAttr])
+		return kit.Refuse(e.Name, "attribute type: expected a type of Oak, found %.80q", e.Attr[typeAttr])
 	case (e.Kind == format.Dir) != (multiple && p.Type == segment.Binary):
-		return format.Refuse(e.Name, "a %s of type %s, multiple %t: expected a folder where there are several binaries", e.Kind, p.Type, multiple)
+		return kit.Refuse(e.Name, "a %s of type %s, multiple %t: expected a folder where there are several binaries", e.Kind, p.Type, multiple)
 	case e.Kind == format.Dir:
 		w.arrays = e.Name
 		return w.tree.SetElements(path, p, newtree.All)
@@ -233,7 +235,7 @@ func (w *treeWriter) value(ctx context.Context, e format.Entry, r *sized) (newtr
 
 func (w *treeWriter) addElement(ctx context.Context, e format.Entry, i int, r *sized) error {
 	if e.Attr[typeAttr] != segment.Binary.String() {
-		return format.Refuse(e.Name, "expected a binary, found %.80q", e.Attr[typeAttr])
+		return kit.Refuse(e.Name, "expected a binary, found %.80q", e.Attr[typeAttr])
 	}
 	path, err := w.path(format.Entry{Name: w.arrays, Kind: format.Property})
 	if err != nil {
@@ -267,7 +269,7 @@ func (w *treeWriter) addArray(ctx context.Context, e format.Entry, path []string
 	case r.err != nil:
 		return r.err
 	case values.err != nil:
-		return format.Refuse(e.Name, "value %d: %v", n, values.err)
+		return kit.Refuse(e.Name, "value %d: %v", n, values.err)
 	}
 	return w.tree.SetElements(path, p, n)
 }
@@ -289,7 +291,7 @@ func (s *sized) Read(p []byte) (int, error) {
 	s.n += int64(n)
 	switch {
 	case s.n > s.e.Size, err == io.EOF && s.n < s.e.Size:
-		err = &format.SizeError{Name: s.e.Name, Said: s.e.Size, Found: s.n}
+		err = &kit.SizeError{Name: s.e.Name, Said: s.e.Size, Found: s.n}
 	case err == nil && s.ctx.Err() != nil:
 		err = context.Cause(s.ctx)
 	case err == io.ErrUnexpectedEOF:
@@ -363,7 +365,7 @@ type noting struct {
 func (n *noting) Can() store.Abilities { return store.Abilities{Create: n.create} }
 
 func (n *noting) create(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
-	out, err := store.CreateAs(ctx, n.Store, name, wish)
+	out, err := storekit.CreateAs(ctx, n.Store, name, wish)
 	if err == nil {
 		n.open = append(n.open, out)
 	}

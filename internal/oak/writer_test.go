@@ -17,12 +17,14 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
 
-func tmp() (format.Scratch, error) { return os.CreateTemp("", "holdall-test-") }
+func tmp() (sorter.Scratch, error) { return os.CreateTemp("", "holdall-test-") }
 
 // newWriter begins the store s of st.
 func newWriter(t testing.TB, st store.Store, param map[string]string) format.Writer {
@@ -243,7 +245,7 @@ func TestWhatHasNoPlaceInATreeIsRefusedByName(t *testing.T) {
 	w := newWriter(t, st, nil)
 	for _, c := range cases {
 		err := addText(t, w, c.e, c.content)
-		e, ok := errors.AsType[format.EntryError](err)
+		e, ok := errors.AsType[kit.EntryError](err)
 		if !ok || e.EntryName() != c.e.Name || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.40q: error is %.200v, expected %q", c.e.Name, err, c.want)
 		}

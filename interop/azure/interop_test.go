@@ -27,6 +27,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/azure"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -198,7 +199,7 @@ func TestObjectOfManyBlocksIsWholeAndUnseenBefore(t *testing.T) {
 	settings(t)
 	st := at(t, container(t), "")
 	want := testkit.Numbered(42<<20 + 7)
-	w, err := store.Create(t.Context(), st, "dir/large")
+	w, err := storekit.Create(t.Context(), st, "dir/large")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +231,7 @@ func TestRangeGoesThroughUsWhereTheServerDoesNotCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer from.Close()
-	w, err := store.Create(t.Context(), st, "copy")
+	w, err := storekit.Create(t.Context(), st, "copy")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +239,7 @@ func TestRangeGoesThroughUsWhereTheServerDoesNotCopy(t *testing.T) {
 	if _, err := w.Write([]byte("head")); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.WriteRange(t.Context(), w, from, 1000, 18<<20); err != nil {
+	if err := storekit.WriteRange(t.Context(), w, from, 1000, 18<<20); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Commit(t.Context()); err != nil {

@@ -36,8 +36,8 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/pgtest"
-	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/bucket"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 
@@ -492,7 +492,7 @@ func (s *site) check() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for info, err := range store.List(ctx, out, "") {
+	for info, err := range storekit.List(ctx, out, "") {
 		if err != nil || !chunks["s3://"+s.out+"/"+info.Name] {
 			t.Errorf("%s is in the bucket (%v), and nobody knows of it", info.Name, err)
 		}

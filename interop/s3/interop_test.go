@@ -24,6 +24,7 @@ import (
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/bucket"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
@@ -125,7 +126,7 @@ func TestRangeIsCopiedByTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer from.Close()
-	w, err := store.Create(t.Context(), st, "copy")
+	w, err := storekit.Create(t.Context(), st, "copy")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +202,7 @@ func TestAbortLeavesNoParts(t *testing.T) {
 	endpoint, dir := server(t)
 	s3test.Setenv(t, endpoint)
 	st := at(t, dir, "aborted")
-	w, err := store.Create(t.Context(), st, "x")
+	w, err := storekit.Create(t.Context(), st, "x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +274,7 @@ func TestTwoWritersOfOneUploadNeverMixTheirBytes(t *testing.T) {
 	for name, theirs := range map[string][]byte{"same": one, "other": other} {
 		t.Run(name, func(t *testing.T) {
 			begin := func(content []byte) store.Writer {
-				w, err := store.CreateAs(t.Context(), st, name, store.Wishes{Resume: true, Once: true})
+				w, err := storekit.CreateAs(t.Context(), st, name, store.Wishes{Resume: true, Once: true})
 				if err == nil {
 					_, err = w.Write(content)
 				}
@@ -282,7 +283,7 @@ func TestTwoWritersOfOneUploadNeverMixTheirBytes(t *testing.T) {
 				}
 				return w
 			}
-			if kept, err := store.Keep(begin(one[:9<<20])); kept != 8<<20 || err != nil {
+			if kept, err := storekit.Keep(begin(one[:9<<20])); kept != 8<<20 || err != nil {
 				t.Fatalf("kept %d, %v", kept, err)
 			}
 			errs := make([]error, 2)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 func TestEveryAddressFindsItsObject(t *testing.T) {
@@ -36,7 +37,7 @@ func TestEveryAddressFindsItsObject(t *testing.T) {
 			continue
 		}
 		p := make([]byte, 10)
-		if n, err := store.ReadTail(t.Context(), o, p); err != nil || string(p[:n]) != "bytes" {
+		if n, err := storekit.ReadTail(t.Context(), o, p); err != nil || string(p[:n]) != "bytes" {
 			t.Errorf("%s: found %q, %v", address, p[:n], err)
 		}
 		if err := o.Close(); err != nil {

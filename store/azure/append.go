@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 const appendBlock = 4 * mib
@@ -50,7 +51,7 @@ func (st *Store) appendBlock(ctx context.Context, name, key string, p []byte, at
 		return err
 	}
 	// If a response is lost, the request may have succeeded and made the blob longer.
-	o, info, oerr := store.OpenInfo(ctx, st, name)
+	o, info, oerr := storekit.OpenInfo(ctx, st, name)
 	if oerr != nil {
 		return err
 	}

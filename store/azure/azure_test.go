@@ -20,6 +20,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -130,7 +131,7 @@ func TestTailIsReadWithoutARangeFromTheEnd(t *testing.T) {
 	st := serve(t, d, "")
 	d.set("x", testkit.Numbered(1000), "")
 	p := make([]byte, 100)
-	if n, err := store.ReadTail(t.Context(), storetest.Open(t, st, "x"), p); n != 100 || err != nil || !bytes.Equal(p, testkit.Numbered(1000)[900:]) {
+	if n, err := storekit.ReadTail(t.Context(), storetest.Open(t, st, "x"), p); n != 100 || err != nil || !bytes.Equal(p, testkit.Numbered(1000)[900:]) {
 		t.Errorf("%d, %v", n, err)
 	}
 	if len(d.took) != 2 || strings.Contains(strings.Join(d.took, ""), "bytes=-") {
@@ -200,7 +201,7 @@ func TestServerThatStaysBusyIsGivenUp(t *testing.T) {
 	st := serve(t, d, "")
 	st.tries = 2
 	err := storetest.Put(t.Context(), st, "x", []byte("x"))
-	if !store.Temporary(err) || !strings.Contains(err.Error(), "503 ServerBusy (tried 2 times)") || len(d.took) != 2 {
+	if !storekit.Temporary(err) || !strings.Contains(err.Error(), "503 ServerBusy (tried 2 times)") || len(d.took) != 2 {
 		t.Errorf("%d requests, %v", len(d.took), err)
 	}
 }
@@ -302,7 +303,7 @@ func appended(t *testing.T, d *double, st *Store) (w store.Writer, want []byte, 
 	if _, err := w.Write([]byte("head")); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.WriteRange(t.Context(), w, storetest.Open(t, st, "dir/so urce"), 1000, 18*mib); err != nil {
+	if err := storekit.WriteRange(t.Context(), w, storetest.Open(t, st, "dir/so urce"), 1000, 18*mib); err != nil {
 		return w, nil, err
 	}
 	_, err = w.Write([]byte("the end"))
@@ -520,7 +521,7 @@ func TestContextThatEndsStopsTheWriter(t *testing.T) {
 		return isBlock(r)
 	}}
 	st := serve(t, d, "")
-	w, err := store.Create(ctx, st, "x")
+	w, err := storekit.Create(ctx, st, "x")
 	if err != nil {
 		t.Fatal(err)
 	}

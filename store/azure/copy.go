@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 const (
@@ -60,7 +61,7 @@ func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64
 		switch err := w.copy(ctx, src, info.Version, off, k); {
 		case errors.Is(err, errNoCopy):
 			w.st.noCopies.Store(true)
-			return store.WriteRange(ctx, w, from, off, n)
+			return storekit.WriteRange(ctx, w, from, off, n)
 		case errors.Is(err, store.ErrChanged):
 			return w.Spoil(&store.Error{Op: "read", Name: src.st.Address(src.Name), Off: off, Len: k, Err: err})
 		case err != nil:

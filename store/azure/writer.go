@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 const (
@@ -119,7 +120,7 @@ func (w *writer) finish(ctx context.Context) (etag string, err error) {
 	}
 	c.header["Content-Md5"] = sum(c.body)
 	for name, value := range w.headers {
-		if meta, ok := strings.CutPrefix(name, store.MetaHeader); ok {
+		if meta, ok := strings.CutPrefix(name, storekit.MetaHeader); ok {
 			c.header[metaPrefix+meta] = value
 		} else if name != "expires" { // the service does not have it
 			c.header["X-Ms-Blob-"+name] = value

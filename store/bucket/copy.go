@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 const (
@@ -75,7 +76,7 @@ func (w *writer) CopyRange(ctx context.Context, from store.Object, off, n int64)
 
 // run returns a range that the server may be able to copy.
 func (w *writer) run(ctx context.Context, from store.Object, off, n int64) (run, error) {
-	src, ok := store.Inner[*object](from)
+	src, ok := storekit.Inner[*object](from)
 	if !ok || off < 0 || n <= 0 || *src.st.where.endpoint != *w.st.where.endpoint || w.st.noCopies.Load() {
 		return run{}, errors.ErrUnsupported
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
@@ -31,7 +32,7 @@ func appended(t *testing.T, s *s3test.Server, st *Store, before int) (w store.Wr
 		t.Fatal(err)
 	}
 	want = append(testkit.Numbered(before), src[1000:17*mib]...)
-	if err := store.WriteRange(t.Context(), w, from, 1000, 17*mib-1000); err != nil {
+	if err := storekit.WriteRange(t.Context(), w, from, 1000, 17*mib-1000); err != nil {
 		return w, nil, err
 	}
 	_, err = w.Write([]byte("the end"))

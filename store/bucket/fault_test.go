@@ -18,6 +18,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
@@ -101,11 +102,11 @@ func TestServerThatStaysBusyIsGivenUp(t *testing.T) {
 	s.Hook = slowDown
 	st := serve(t, s, "", Options{Tries: 2})
 	err := storetest.Put(t.Context(), st, "x", testkit.Numbered(10))
-	if !store.Temporary(err) || !strings.Contains(err.Error(), "commit s3://bucket/x: 503 SlowDown") {
+	if !storekit.Temporary(err) || !strings.Contains(err.Error(), "commit s3://bucket/x: 503 SlowDown") {
 		t.Errorf("write: found %v", err)
 	}
 	err = storetest.Open(t, st, "x").ReadAt(t.Context(), make([]byte, 3), 0)
-	if !store.Temporary(err) || !strings.HasPrefix(err.Error(), "read s3://bucket/x 3 bytes at 0: 503") {
+	if !storekit.Temporary(err) || !strings.HasPrefix(err.Error(), "read s3://bucket/x 3 bytes at 0: 503") {
 		t.Errorf("read: found %v", err)
 	}
 }
@@ -319,7 +320,7 @@ func TestContextThatEndsStopsTheUploadAndAbortStillCleans(t *testing.T) {
 	st := serve(t, s, "", Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	w, err := store.Create(ctx, st, "x")
+	w, err := storekit.Create(ctx, st, "x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -402,7 +403,7 @@ func TestPartWithoutAnETagIsNotBelieved(t *testing.T) {
 func TestObjectsOfAStageAppearTogether(t *testing.T) {
 	quiet(t)
 	s := s3test.New("bucket")
-	stage := store.NewStage(serve(t, s, "", Options{}))
+	stage := storekit.NewStage(serve(t, s, "", Options{}))
 	sizes := map[string]int{"empty": 0, "small": 100, "large": 2*firstPart + 1}
 	for name, n := range sizes {
 		w := storetest.Create(t, stage, name)

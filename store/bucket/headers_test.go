@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -57,11 +58,11 @@ func TestHeadersComeWithTheFirstRead(t *testing.T) {
 				return nil
 			}, 1, want},
 			{"x", func(o store.Object) error {
-				_, err := store.ReadTail(t.Context(), o, make([]byte, 5))
+				_, err := storekit.ReadTail(t.Context(), o, make([]byte, 5))
 				return err
 			}, 1, want},
 			{"x", func(o store.Object) error {
-				_, err := store.ReadHead(t.Context(), o, make([]byte, 100))
+				_, err := storekit.ReadHead(t.Context(), o, make([]byte, 100))
 				return err
 			}, 1, want},
 			{"x", nil, 1, want},
@@ -120,7 +121,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	s := s3test.New("bucket")
 	st := serve(t, s, "", Options{})
 	s.Put("bucket", "x", []byte("hello"))
-	s.Describe("bucket", "x", map[string]string{"X-Amz-Meta-A": strings.Repeat("a", store.MaxHeaders)})
+	s.Describe("bucket", "x", map[string]string{"X-Amz-Meta-A": strings.Repeat("a", storekit.MaxHeaders)})
 	o, err := st.Open(t.Context(), "x")
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -47,7 +48,7 @@ func TestKeysAreAsTheyAre(t *testing.T) {
 		if _, err := o.Can().Sums(t.Context()); err != nil {
 			t.Errorf("%q: %v", info.Name, err)
 		}
-		w, err := store.Create(t.Context(), st, "copy")
+		w, err := storekit.Create(t.Context(), st, "copy")
 		if err == nil {
 			defer w.Abort()
 			if err = w.Can().WriteRange(t.Context(), o, 0, info.Size); err == nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
@@ -75,7 +76,7 @@ func TestNameThatCannotBeAKeyIsRefused(t *testing.T) {
 	st := serve(t, s, "", Options{})
 	for _, name := range []string{"", "/x", "a/../x", ".", "\xff", "a\x00b", strings.Repeat("k", maxKey+1)} {
 		_, open := st.Open(t.Context(), name)
-		_, create := store.Create(t.Context(), st, name)
+		_, create := storekit.Create(t.Context(), st, name)
 		if name == "/x" { // which is read
 			open = create
 		}
@@ -216,7 +217,7 @@ func TestWithoutCredentialsPublicObjectsAreRead(t *testing.T) {
 
 func names(t *testing.T, st store.Store, prefix string) (names []string, err error) {
 	t.Helper()
-	for info, err := range store.List(t.Context(), st, prefix) {
+	for info, err := range storekit.List(t.Context(), st, prefix) {
 		if err != nil {
 			return names, err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
@@ -328,7 +329,7 @@ func TestWriterThatIsInterruptedKeepsWhatWasSent(t *testing.T) {
 	write(t, w, want[:3*smallPart+1])
 	w.(*writer).Wait()
 	cancel()
-	if n, err := store.Keep(w); n != 3*smallPart || err != nil {
+	if n, err := storekit.Keep(w); n != 3*smallPart || err != nil {
 		t.Errorf("kept %d bytes, %v", n, err)
 	}
 	sent(s)
@@ -366,7 +367,7 @@ func TestUploadsAreListedAndAbandonedByAge(t *testing.T) {
 	if len(names) != 3 || names["a/1"] != 3 || names["a/ü&+"] != 1 || names["a/new"] != 1 {
 		t.Errorf("found %v", names)
 	}
-	if n, err := store.Abandon(t.Context(), st, "a/", begunBefore(now.Add(time.Second))); n != 4 || err != nil {
+	if n, err := storekit.Abandon(t.Context(), st, "a/", begunBefore(now.Add(time.Second))); n != 4 || err != nil {
 		t.Errorf("abandoned %d, %v", n, err)
 	}
 	if s.Uploads() != 2 {
@@ -382,7 +383,7 @@ func TestListOfUploadsThatGoesRoundEnds(t *testing.T) {
 			"<Upload><Key>k</Key><UploadId>1</UploadId></Upload></ListMultipartUploadsResult>"))
 		return true
 	}
-	_, err := store.Abandon(t.Context(), small(t, s, ""), "", begunBefore(time.Time{}))
+	_, err := storekit.Abandon(t.Context(), small(t, s, ""), "", begunBefore(time.Time{}))
 	if err == nil || !strings.Contains(err.Error(), "continues its list") {
 		t.Errorf("found %v", err)
 	}
@@ -416,7 +417,7 @@ func TestErrorAtTheEndIsNoneIfTheObjectIsThere(t *testing.T) {
 			stumbles.Store(true)
 			w := wished(t, st, "x", store.Wishes{})
 			write(t, w, want)
-			if _, err := w.Commit(t.Context()); (err == nil) != c.ok || err != nil && !store.Temporary(err) {
+			if _, err := w.Commit(t.Context()); (err == nil) != c.ok || err != nil && !storekit.Temporary(err) {
 				t.Errorf("found %v", err)
 			}
 			if err := w.Abort(); err != nil || s.Uploads() != 0 {

@@ -27,6 +27,7 @@ import (
 
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/web"
 )
 
@@ -387,7 +388,7 @@ func (st *Store) RemoveAs(ctx context.Context, info store.Info) error {
 	if err == nil {
 		var now minio.ObjectInfo
 		if now, err = st.client.StatObject(ctx, st.bucket, key, minio.StatObjectOptions{}); err == nil {
-			err = store.Unchanged(info, infoOf(info.Name, now))
+			err = storekit.Unchanged(info, infoOf(info.Name, now))
 			if err == nil && !info.ModTime.IsZero() && now.LastModified.Sub(info.ModTime).Abs() >= time.Second {
 				err = store.ErrChanged // its headers were replaced, which leaves the version as it is
 			}

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // BenchmarkReadAt compares an object's read with the bare system call.
@@ -48,7 +48,7 @@ func BenchmarkReadAt(b *testing.B) {
 
 // BenchmarkWriteSmall writes the way packing many small files does.
 func BenchmarkWriteSmall(b *testing.B) {
-	w, err := store.Create(b.Context(), New(b.TempDir()), "x")
+	w, err := storekit.Create(b.Context(), New(b.TempDir()), "x")
 	if err != nil {
 		b.Fatal(err)
 	}

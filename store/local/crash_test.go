@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // crashAt makes the test binary a writer that stops at a place and waits to be
@@ -52,7 +52,7 @@ func writeUntil(place, dir string) error {
 		return a.Close()
 	}
 	st.beforeRename = func() { stop("rename") }
-	w, err := store.Create(ctx, st, "sub/x")
+	w, err := storekit.Create(ctx, st, "sub/x")
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func TestManyWritersOfANameDoNotLoseTheirFiles(t *testing.T) {
 			st := New(dir)
 			st.NoSync = true
 			for i := range 50 {
-				w, err := store.Create(t.Context(), st, "x")
+				w, err := storekit.Create(t.Context(), st, "x")
 				if err == nil {
 					_, err = fmt.Fprintf(w, "%d of %d", i, g)
 				}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // namesIn is what lies in a folder, of all kinds.
@@ -26,9 +27,9 @@ func namesIn(t *testing.T, dir string) (names []string) {
 }
 
 // stagePut writes an object through a stage.
-func stagePut(t *testing.T, st *store.Stage, name, text string) {
+func stagePut(t *testing.T, st *storekit.Stage, name, text string) {
 	t.Helper()
-	w, err := store.Create(t.Context(), st, name)
+	w, err := storekit.Create(t.Context(), st, name)
 	if err == nil {
 		if _, err = w.Write([]byte(text)); err == nil {
 			_, err = w.Commit(t.Context())
@@ -42,7 +43,7 @@ func stagePut(t *testing.T, st *store.Stage, name, text string) {
 func TestAFolderAppearsWhole(t *testing.T) {
 	dir := t.TempDir()
 	s := New(dir)
-	stage := store.NewStage(s)
+	stage := storekit.NewStage(s)
 	if err := stage.Vacant(t.Context(), "new/x.d/"); err != nil {
 		t.Fatal(err)
 	}
@@ -79,12 +80,12 @@ func TestAFolderAppearsWhole(t *testing.T) {
 // What is discarded leaves nothing, not even the folders above.
 func TestAFolderThatIsDiscardedIsGone(t *testing.T) {
 	dir := t.TempDir()
-	stage := store.NewStage(New(dir))
+	stage := storekit.NewStage(New(dir))
 	if err := stage.Vacant(t.Context(), "new/x.d"); err != nil {
 		t.Fatal(err)
 	}
 	stagePut(t, stage, "new/x.d/a", "alpha")
-	w, err := store.Create(t.Context(), stage, "new/x.d/b")
+	w, err := storekit.Create(t.Context(), stage, "new/x.d/b")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +159,7 @@ func TestTidyTakesAwayWhatHasNoWriter(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w, err := store.Create(t.Context(), s, "x/alive")
+	w, err := storekit.Create(t.Context(), s, "x/alive")
 	if err != nil {
 		t.Fatal(err)
 	}

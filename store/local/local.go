@@ -22,6 +22,7 @@ import (
 
 	"github.com/holdall/holdall/internal/base/sysfile"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // recheckEvery is how long an open object assumes that its file has not changed. An fstat costs
@@ -78,9 +79,9 @@ func (s *Store) Remove(ctx context.Context, name string) error {
 
 // RemoveAs deletes a file if it is still the version of info.
 func (s *Store) RemoveAs(ctx context.Context, info store.Info) error {
-	now, err := store.Briefly(s, info.Name).Info(ctx)
+	now, err := storekit.Briefly(s, info.Name).Info(ctx)
 	if err == nil {
-		err = store.Unchanged(info, now)
+		err = storekit.Unchanged(info, now)
 	}
 	if err == nil {
 		err = s.Remove(ctx, info.Name)

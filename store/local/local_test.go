@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -124,7 +125,7 @@ func TestAbsoluteAndBrokenNamesAreRefused(t *testing.T) {
 		if _, err := st.Open(t.Context(), name); err == nil {
 			t.Errorf("open %q: expected an error", name)
 		}
-		if _, err := store.Create(t.Context(), st, name); err == nil {
+		if _, err := storekit.Create(t.Context(), st, name); err == nil {
 			t.Errorf("create %q: expected an error", name)
 		}
 		if err := st.Remove(t.Context(), name); err == nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/holdall/holdall/internal/base/sysfile"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 func amend(t *testing.T, st *Store, name string) *amendment {
@@ -404,7 +405,7 @@ func TestManyWhoReplaceAFileUnderItsLockLoseNothing(t *testing.T) {
 }
 
 func replace(ctx context.Context, st *Store, name string, content []byte) error {
-	w, err := store.Create(ctx, st, name)
+	w, err := storekit.Create(ctx, st, name)
 	if err != nil {
 		return err
 	}
@@ -647,7 +648,7 @@ func TestAStaleLockFileIsRemovedByTheNextWriter(t *testing.T) {
 		dir := t.TempDir()
 		st, lock := New(dir), filepath.Join(dir, lockName("x"))
 		replace := func() {
-			if _, err := store.Write(t.Context(), st, "x", func(w store.Writer) error { _, err := w.Write([]byte("new")); return err }); err != nil {
+			if _, err := storekit.Write(t.Context(), st, "x", func(w store.Writer) error { _, err := w.Write([]byte("new")); return err }); err != nil {
 				t.Fatal(err)
 			}
 		}

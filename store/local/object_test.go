@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // touch sets a modification time that no other file of the test has, as a
@@ -28,7 +29,7 @@ func TestWhatGrowsIsReadAsItWas(t *testing.T) {
 	put(t, dir, "x", "0123456789")
 	st := New(dir)
 	st.recheck = 0
-	o, err := store.OpenGrowing(t.Context(), st, "x")
+	o, err := storekit.OpenGrowing(t.Context(), st, "x")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 // WriteRange appends a range of another file of this package without reading it. If the file
 // system supports shared blocks, it shares them.
 func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64) error {
-	src, ok := store.Inner[*object](from)
+	src, ok := storekit.Inner[*object](from)
 	switch {
 	case !ok:
 		return errors.ErrUnsupported

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 func fifo(t *testing.T) (dir string) {
@@ -66,7 +66,7 @@ func TestWriterGivesAPipeItsBytesDirectly(t *testing.T) {
 		b, err := os.ReadFile(filepath.Join(dir, "pipe"))
 		got <- fmt.Sprint(string(b), err)
 	}()
-	w, err := store.Create(t.Context(), New(dir), "pipe")
+	w, err := storekit.Create(t.Context(), New(dir), "pipe")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestCreateOfAPipeNobodyReadsEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
-		_, err := store.Create(ctx, New(dir), "pipe")
+		_, err := storekit.Create(ctx, New(dir), "pipe")
 		done <- err
 	}()
 	cancel()
@@ -110,7 +110,7 @@ func TestWriterToAPipeWhoseReaderLeftFails(t *testing.T) {
 			f.Close()
 		}
 	}()
-	w, err := store.Create(t.Context(), New(dir), "pipe")
+	w, err := storekit.Create(t.Context(), New(dir), "pipe")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestWriterToAPipeWhoseReaderLeftFails(t *testing.T) {
 }
 
 func TestDevNullIsWrittenAndStays(t *testing.T) {
-	w, err := store.Create(t.Context(), New("/dev"), "null")
+	w, err := storekit.Create(t.Context(), New("/dev"), "null")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestStandardOutputIsWrittenWhereItStandsAndNotClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := store.Create(t.Context(), st, name)
+	w, err := storekit.Create(t.Context(), st, name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/internal/testkit"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Nothing that is not below the root is opened or listed, and what is is as in a Store.
@@ -52,7 +52,7 @@ func TestWithinDoesNotLeaveTheRoot(t *testing.T) {
 	}
 	for prefix, want := range map[string][]string{"": {"a.b", "a/x", "b", "within"}, "a": {"a.b", "a/x"}, "a/": {"a/x"}, "up/": nil, "../": nil, "none/": nil} {
 		var got []string
-		for info, err := range store.List(t.Context(), st, prefix) {
+		for info, err := range storekit.List(t.Context(), st, prefix) {
 			if err != nil && prefix != "up/" {
 				t.Errorf("%q: %v", prefix, err)
 			}

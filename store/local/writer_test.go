@@ -13,12 +13,12 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 func created(t *testing.T, st *Store, name string) *writer {
 	t.Helper()
-	w, err := store.Create(t.Context(), st, name)
+	w, err := storekit.Create(t.Context(), st, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,11 +102,11 @@ func TestCreateRefusesAFolder(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "sub/x", "bytes")
 	for _, name := range []string{"sub", "sub/", "sub/.", ".", "..", "sub/.."} {
-		if _, err := store.Create(t.Context(), New(dir), name); err == nil || !strings.Contains(err.Error(), "directory") {
+		if _, err := storekit.Create(t.Context(), New(dir), name); err == nil || !strings.Contains(err.Error(), "directory") {
 			t.Errorf("%q: expected an error about a directory, found %v", name, err)
 		}
 	}
-	if _, err := store.Create(t.Context(), New(dir), "new/"); err == nil {
+	if _, err := storekit.Create(t.Context(), New(dir), "new/"); err == nil {
 		t.Error("new/: expected an error")
 	}
 	wantFiles(t, dir, "sub/")
@@ -118,7 +118,7 @@ func TestCreateMakesFoldersOfTheNameButNotTheStoresOwn(t *testing.T) {
 	st := New(dir)
 	written(t, st, "a/b/c", "bytes")
 	wantContent(t, st, "a/b/c", "bytes")
-	if _, err := store.Create(t.Context(), New(filepath.Join(dir, "typo")), "a/x"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := storekit.Create(t.Context(), New(filepath.Join(dir, "typo")), "a/x"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("in a folder that is not there: found %v", err)
 	}
 	wantFiles(t, dir, "a/")
@@ -205,7 +205,7 @@ func TestWritingThroughALinkReplacesItsTarget(t *testing.T) {
 		}
 	}
 	for _, link := range []string{"ring", "nowhere"} {
-		if _, err := store.Create(t.Context(), st, link); err == nil {
+		if _, err := storekit.Create(t.Context(), st, link); err == nil {
 			t.Errorf("%s: expected an error", link)
 		}
 	}
@@ -376,7 +376,7 @@ func TestWriteRangeBetweenFileSystemsFallsBack(t *testing.T) {
 	if _, err := io.WriteString(w, "before "); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.WriteRange(t.Context(), w, o, 0, 1<<20); err != nil {
+	if err := storekit.WriteRange(t.Context(), w, o, 0, 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Commit(t.Context()); err != nil {

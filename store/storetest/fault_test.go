@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 func TestFaultReachesEveryKindOfRequest(t *testing.T) {
@@ -23,44 +24,44 @@ func TestFaultReachesEveryKindOfRequest(t *testing.T) {
 		},
 		"tail": func(st store.Store) error {
 			o, _ := st.Open(ctx, "a")
-			_, err := store.ReadTail(ctx, o, make([]byte, 1))
+			_, err := storekit.ReadTail(ctx, o, make([]byte, 1))
 			return err
 		},
 		"head": func(st store.Store) error {
 			o, _ := st.Open(ctx, "a")
-			_, err := store.ReadHead(ctx, o, make([]byte, 1))
+			_, err := storekit.ReadHead(ctx, o, make([]byte, 1))
 			return err
 		},
 		"list": func(st store.Store) error {
-			for _, err := range store.List(ctx, st, "") {
+			for _, err := range storekit.List(ctx, st, "") {
 				return err
 			}
 			return nil
 		},
-		"remove": func(st store.Store) error { return store.Remove(ctx, st, "a") },
-		"create": func(st store.Store) error { _, err := store.Create(ctx, st, "b"); return err },
+		"remove": func(st store.Store) error { return storekit.Remove(ctx, st, "a") },
+		"create": func(st store.Store) error { _, err := storekit.Create(ctx, st, "b"); return err },
 		"write": func(st store.Store) error {
-			w, _ := store.Create(ctx, st, "b")
+			w, _ := storekit.Create(ctx, st, "b")
 			_, err := w.Write([]byte("x"))
 			return err
 		},
 		"rewind": func(st store.Store) error {
-			w, _ := store.Create(ctx, st, "b")
+			w, _ := storekit.Create(ctx, st, "b")
 			return w.Can().Rewind(0)
 		},
 		"commit": func(st store.Store) error {
-			w, _ := store.Create(ctx, st, "b")
+			w, _ := storekit.Create(ctx, st, "b")
 			_, err := w.Commit(ctx)
 			return err
 		},
-		"abort": func(st store.Store) error { w, _ := store.Create(ctx, st, "b"); return w.Abort() },
+		"abort": func(st store.Store) error { w, _ := storekit.Create(ctx, st, "b"); return w.Abort() },
 		"patch": func(st store.Store) error {
-			w, _ := store.Create(ctx, st, "b")
+			w, _ := storekit.Create(ctx, st, "b")
 			_, err := w.Write([]byte("x"))
 			return errors.Join(err, w.Can().Patch(ctx, []byte("y"), 0))
 		},
 		"amend": func(st store.Store) error {
-			a, err := store.Amend(ctx, st, "a")
+			a, err := storekit.Amend(ctx, st, "a")
 			if err != nil {
 				return err
 			}
@@ -97,7 +98,7 @@ func TestFaultReachesEveryKindOfRequest(t *testing.T) {
 // amending returns a request that is part of an amendment of the object a.
 func amending(ctx context.Context, do func(store.Amendment) error) func(store.Store) error {
 	return func(st store.Store) error {
-		a, err := store.Amend(ctx, st, "a")
+		a, err := storekit.Amend(ctx, st, "a")
 		if err != nil {
 			return err
 		}
@@ -142,7 +143,7 @@ func TestFaultStopsOrCutsWhatAnAmendmentReadsAndWrites(t *testing.T) {
 func TestCutPatchReplacesOnlyItsFront(t *testing.T) {
 	broken := errors.New("broken")
 	var m Mem
-	w, err := store.Create(t.Context(), Fault(&m, Nth("patch", 1, &Cut{Keep: 2, Err: broken})), "a")
+	w, err := storekit.Create(t.Context(), Fault(&m, Nth("patch", 1, &Cut{Keep: 2, Err: broken})), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +184,7 @@ func TestCounterTellsASwallowedError(t *testing.T) {
 func TestCutWritesLetsThroughWhatFits(t *testing.T) {
 	full := errors.New("disk full")
 	var m Mem
-	w, err := store.Create(t.Context(), Fault(&m, CutWrites(10, full)), "a")
+	w, err := storekit.Create(t.Context(), Fault(&m, CutWrites(10, full)), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,9 +227,9 @@ func TestCutReadFillsOnlyItsFront(t *testing.T) {
 
 // replaceBoth publishes two objects that belong together and removes a third.
 func replaceBoth(ctx context.Context, st store.Store) error {
-	stage := store.NewStage(st)
+	stage := storekit.NewStage(st)
 	for _, name := range []string{"chunk", "index"} {
-		w, err := store.Create(ctx, stage, name)
+		w, err := storekit.Create(ctx, stage, name)
 		if err != nil {
 			return err
 		}
@@ -244,7 +245,7 @@ func replaceBoth(ctx context.Context, st store.Store) error {
 	if err := stage.Publish(ctx); err != nil {
 		return err
 	}
-	return store.Remove(ctx, st, "spare")
+	return storekit.Remove(ctx, st, "spare")
 }
 
 func TestCrashKeepsOnlyWhatWasCommitted(t *testing.T) {
@@ -267,7 +268,7 @@ func TestCrashKeepsOnlyWhatWasCommitted(t *testing.T) {
 		if _, err := c.Open(t.Context(), "chunk"); !errors.Is(err, ErrPowerLost) {
 			t.Errorf("open after the crash: expected ErrPowerLost, found %v", err)
 		}
-		for _, err := range store.List(t.Context(), c, "") {
+		for _, err := range storekit.List(t.Context(), c, "") {
 			if !errors.Is(err, ErrPowerLost) {
 				t.Errorf("list after the crash: expected ErrPowerLost, found %v", err)
 			}
@@ -296,7 +297,7 @@ func TestCrashStopsAnAmendmentAndLetsOthersIn(t *testing.T) {
 	for steps := 0; ; steps++ {
 		below := before.Clone()
 		c := NewCrash(below, steps)
-		a, err := store.Amend(ctx, c, "a")
+		a, err := storekit.Amend(ctx, c, "a")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -320,7 +321,7 @@ func TestCrashStopsAnAmendmentAndLetsOthersIn(t *testing.T) {
 			if err := a.ReadAt(ctx, make([]byte, 1), 0); !errors.Is(err, ErrPowerLost) {
 				t.Errorf("read after the crash: found %v", err)
 			}
-			if _, err := store.Amend(ctx, c, "a"); !errors.Is(err, ErrPowerLost) {
+			if _, err := storekit.Amend(ctx, c, "a"); !errors.Is(err, ErrPowerLost) {
 				t.Errorf("amend after the crash: found %v", err)
 			}
 		}
@@ -343,7 +344,7 @@ func TestCrashStopsAnAmendmentAndLetsOthersIn(t *testing.T) {
 func TestCrashCountsAPatchAsAStep(t *testing.T) {
 	var m Mem
 	c := NewCrash(&m, 1)
-	w, err := store.Create(t.Context(), c, "a")
+	w, err := storekit.Create(t.Context(), c, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,12 +368,12 @@ func TestCrashStopsObjectsThatAreOpen(t *testing.T) {
 	if err := o.ReadAt(t.Context(), make([]byte, 1), 0); err != nil {
 		t.Errorf("read before the crash: %v", err)
 	}
-	if err := store.Remove(t.Context(), c, "a"); !errors.Is(err, ErrPowerLost) {
+	if err := storekit.Remove(t.Context(), c, "a"); !errors.Is(err, ErrPowerLost) {
 		t.Errorf("remove: expected ErrPowerLost, found %v", err)
 	}
 	_, infoErr := o.Info(t.Context())
-	_, tailErr := store.ReadTail(t.Context(), o, make([]byte, 1))
-	_, headErr := store.ReadHead(t.Context(), o, make([]byte, 1))
+	_, tailErr := storekit.ReadTail(t.Context(), o, make([]byte, 1))
+	_, headErr := storekit.ReadHead(t.Context(), o, make([]byte, 1))
 	readErr := o.ReadAt(t.Context(), make([]byte, 1), 0)
 	for op, err := range map[string]error{"read": readErr, "info": infoErr, "head": headErr, "tail": tailErr} {
 		if !errors.Is(err, ErrPowerLost) {

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Mem is a store in memory with the abilities of files. It is not Near, so that tests see the
@@ -144,7 +145,7 @@ func (m *Mem) Remove(ctx context.Context, name string) error {
 
 // RemoveAs deletes an object if it is still the version of info.
 func (m *Mem) RemoveAs(ctx context.Context, info store.Info) error {
-	return m.remove(ctx, info.Name, func(now store.Info) error { return store.Unchanged(info, now) })
+	return m.remove(ctx, info.Name, func(now store.Info) error { return storekit.Unchanged(info, now) })
 }
 
 func (m *Mem) remove(ctx context.Context, name string, may func(now store.Info) error) error {

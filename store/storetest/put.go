@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Put creates or replaces an object through a writer.
 func Put(ctx context.Context, st store.Store, name string, content []byte) error {
-	w, err := store.Create(ctx, st, name)
+	w, err := storekit.Create(ctx, st, name)
 	if err != nil {
 		return err
 	}
@@ -58,7 +59,7 @@ func Open(t testing.TB, st store.Store, name string) store.Object {
 // not fail.
 func Create(t testing.TB, st store.Store, name string) store.Writer {
 	t.Helper()
-	w, err := store.Create(t.Context(), st, name)
+	w, err := storekit.Create(t.Context(), st, name)
 	if err != nil {
 		t.Fatal(err)
 	}

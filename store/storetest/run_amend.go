@@ -13,11 +13,12 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 func testAmendments(t *testing.T, s *suite) {
 	s.put(t, "x", []byte("content"))
-	if a, err := store.Amend(t.Context(), s.st, "x"); err == nil {
+	if a, err := storekit.Amend(t.Context(), s.st, "x"); err == nil {
 		if err := a.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +41,7 @@ func testAmendments(t *testing.T, s *suite) {
 
 func (s *suite) amend(t *testing.T, name string) store.Amendment {
 	t.Helper()
-	a, err := store.Amend(t.Context(), s.st, name)
+	a, err := storekit.Amend(t.Context(), s.st, name)
 	if err != nil {
 		t.Fatalf("amend %q: %v", name, err)
 	}
@@ -135,7 +136,7 @@ func testAmendLock(t *testing.T, s *suite) {
 	s.put(t, "locked", []byte("content"))
 	s.put(t, "other", []byte("content"))
 	a := s.amend(t, "locked")
-	if b, err := store.Amend(t.Context(), s.st, "locked"); err == nil {
+	if b, err := storekit.Amend(t.Context(), s.st, "locked"); err == nil {
 		b.Close()
 		t.Fatal("two amend one object")
 	} else if l, ok := errors.AsType[*store.LockedError](err); !ok || l.Holder == "" {
@@ -149,7 +150,7 @@ func testAmendLock(t *testing.T, s *suite) {
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	b, err := store.Amend(t.Context(), s.st, "locked")
+	b, err := storekit.Amend(t.Context(), s.st, "locked")
 	if err != nil {
 		t.Fatalf("after the first is closed: %v", err)
 	}
@@ -168,7 +169,7 @@ func testAmendRace(t *testing.T, s *suite) {
 	for range 8 {
 		wg.Go(func() {
 			for range 20 {
-				a, err := store.Amend(t.Context(), s.st, "contended")
+				a, err := storekit.Amend(t.Context(), s.st, "contended")
 				if _, ok := errors.AsType[*store.LockedError](err); ok {
 					continue
 				} else if err != nil {
@@ -211,7 +212,7 @@ func testAmendReplaced(t *testing.T, s *suite) {
 		}
 	}
 	s.wantContent(t, "replaced", []byte("new"))
-	if b, err := store.Amend(ctx, s.st, "replaced"); err == nil {
+	if b, err := storekit.Amend(ctx, s.st, "replaced"); err == nil {
 		b.Close()
 		t.Error("the new object can be changed while the old one is")
 	}
@@ -226,7 +227,7 @@ func testAmendReplaced(t *testing.T, s *suite) {
 }
 
 func testAmendMissing(t *testing.T, s *suite) {
-	if _, err := store.Amend(t.Context(), s.st, "missing"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := storekit.Amend(t.Context(), s.st, "missing"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("expected fs.ErrNotExist, found %v", err)
 	}
 }
@@ -266,7 +267,7 @@ func testAmendClosed(t *testing.T, s *suite) {
 		}
 	}
 	refused(gone, context.Canceled)
-	if _, err := store.Amend(gone, s.st, "closed"); !errors.Is(err, context.Canceled) {
+	if _, err := storekit.Amend(gone, s.st, "closed"); !errors.Is(err, context.Canceled) {
 		t.Errorf("amend, cancelled: %v", err)
 	}
 	// The amendment still works for a caller whose context has not ended.

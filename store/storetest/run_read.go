@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 func testRanges(t *testing.T, s *suite) {
@@ -84,7 +85,7 @@ func testEmptyRead(t *testing.T, s *suite) {
 var ends = []struct {
 	op   string
 	read func(context.Context, store.Object, []byte) (int, error)
-}{{"head", store.ReadHead}, {"tail", store.ReadTail}}
+}{{"head", storekit.ReadHead}, {"tail", storekit.ReadTail}}
 
 // endOf returns the end or the beginning of p that a read of n bytes returns.
 func endOf(op string, p []byte, n int) []byte {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 func testParallel(t *testing.T, s *suite) {
@@ -32,7 +33,7 @@ func testParallel(t *testing.T, s *suite) {
 				if !bytes.Equal(p, want[off:off+n]) {
 					t.Errorf("read at %d+%d: wrong bytes", off, n)
 				}
-				if k, err := store.ReadTail(t.Context(), o, p); err != nil || !bytes.Equal(p[:k], want[len(want)-n:]) {
+				if k, err := storekit.ReadTail(t.Context(), o, p); err != nil || !bytes.Equal(p[:k], want[len(want)-n:]) {
 					t.Errorf("tail %d: wrong bytes or %v", n, err)
 				}
 				if info, err := o.Info(t.Context()); err != nil || info.Size != int64(len(want)) {

@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // wished begins an object. It skips the test if the store cannot ensure that an object is created
 // only once.
 func (s *suite) wished(t *testing.T, name string, wish store.Wishes) store.Writer {
 	t.Helper()
-	w, err := store.CreateAs(t.Context(), s.st, name, wish)
+	w, err := storekit.CreateAs(t.Context(), s.st, name, wish)
 	if wish.Once && errors.Is(err, errors.ErrUnsupported) {
 		t.Skip("this store cannot create an object once")
 	}
@@ -29,7 +30,7 @@ func (s *suite) wished(t *testing.T, name string, wish store.Wishes) store.Write
 // once creates an object that must not exist yet.
 func (s *suite) once(t *testing.T, name string, content []byte) error {
 	t.Helper()
-	w, err := store.CreateAs(t.Context(), s.st, name, store.Wishes{Once: true})
+	w, err := storekit.CreateAs(t.Context(), s.st, name, store.Wishes{Once: true})
 	if err != nil {
 		return err
 	}
@@ -73,7 +74,7 @@ func testOnce(t *testing.T, s *suite) {
 	if s.st.Can().Remove == nil {
 		return
 	}
-	if err := store.Remove(t.Context(), s.st, "dir/once"); err != nil {
+	if err := storekit.Remove(t.Context(), s.st, "dir/once"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.once(t, "dir/once", []byte("again")); err != nil {
@@ -102,7 +103,7 @@ func testOnceRace(t *testing.T, s *suite) {
 			t.Fatalf("both %d and %d created it", won, i)
 		case err == nil:
 			won = i
-		case !errors.Is(err, fs.ErrExist) && !store.Temporary(err):
+		case !errors.Is(err, fs.ErrExist) && !storekit.Temporary(err):
 			t.Errorf("racer %d: %v", i, err)
 		}
 	}
@@ -117,7 +118,7 @@ func testResume(t *testing.T, s *suite) {
 	want := noise(r, 18<<20)
 	w := s.wished(t, "resumed", store.Wishes{Resume: true})
 	write(t, w, want[:17<<20])
-	kept, err := store.Keep(w)
+	kept, err := storekit.Keep(w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +144,7 @@ func testResume(t *testing.T, s *suite) {
 	want = want[:9<<20]
 	w = s.wished(t, "other", store.Wishes{Resume: true})
 	write(t, w, want)
-	if _, err = store.Keep(w); err != nil {
+	if _, err = storekit.Keep(w); err != nil {
 		t.Fatal(err)
 	}
 	other := bytes.Clone(want)
@@ -152,7 +153,7 @@ func testResume(t *testing.T, s *suite) {
 	write(t, w, other)
 	s.commit(t, w, "other", other)
 
-	n, err := store.Abandon(t.Context(), s.st, "", func(store.Upload) bool { return true })
+	n, err := storekit.Abandon(t.Context(), s.st, "", func(store.Upload) bool { return true })
 	if err != nil || n > 1 {
 		t.Errorf("abandoned %d uploads, %v", n, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // plainNames are names that become other names, or none, if a store takes them for a pattern, a
@@ -77,7 +78,7 @@ func testWriters(t *testing.T, s *suite) {
 
 func (s *suite) create(t *testing.T, name string) store.Writer {
 	t.Helper()
-	w, err := store.Create(t.Context(), s.st, name)
+	w, err := storekit.Create(t.Context(), s.st, name)
 	if err != nil {
 		t.Fatalf("create %q: %v", name, err)
 	}
@@ -245,7 +246,7 @@ func testWriteRange(t *testing.T, s *suite) {
 	}
 	for _, x := range [][2]int{{100, 50}, {0, 1}, {7, 0}, {5, 2<<20 + 1}, {len(src) - 9, 9}} {
 		add([]byte("between"))
-		if err := store.WriteRange(t.Context(), w, from, int64(x[0]), int64(x[1])); err != nil {
+		if err := storekit.WriteRange(t.Context(), w, from, int64(x[0]), int64(x[1])); err != nil {
 			t.Fatalf("write range %d+%d: %v", x[0], x[1], err)
 		}
 		want = append(want, src[x[0]:x[0]+x[1]]...)
@@ -263,7 +264,7 @@ func testWriteRange(t *testing.T, s *suite) {
 	s.commit(t, w, "ranges", want)
 
 	w = s.create(t, "past the end")
-	if err := store.WriteRange(t.Context(), w, from, int64(len(src))-5, 6); err == nil {
+	if err := storekit.WriteRange(t.Context(), w, from, int64(len(src))-5, 6); err == nil {
 		t.Error("write range past the end of its source: expected an error")
 	}
 }
@@ -275,7 +276,7 @@ func (s *suite) list(t *testing.T, prefix string) (names []string) {
 	if s.st.Can().List == nil {
 		return nil
 	}
-	for info, err := range store.List(t.Context(), s.st, prefix) {
+	for info, err := range storekit.List(t.Context(), s.st, prefix) {
 		if err != nil {
 			t.Fatalf("list %q: %v", prefix, err)
 		}
@@ -317,7 +318,7 @@ func testLister(t *testing.T, s *suite) {
 	}
 	t.Run("may be left early", func(t *testing.T) {
 		n := 0
-		for _, err := range store.List(t.Context(), s.st, "a") {
+		for _, err := range storekit.List(t.Context(), s.st, "a") {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -335,7 +336,7 @@ func testRemover(t *testing.T, s *suite) {
 	if s.st.Can().Remove == nil {
 		t.Skip("this store does not remove")
 	}
-	remove := func(name string) error { return store.Remove(t.Context(), s.st, name) }
+	remove := func(name string) error { return storekit.Remove(t.Context(), s.st, name) }
 	for _, name := range []string{"dir/object", "dir/object 2", "object"} {
 		s.put(t, name, []byte(name))
 	}
@@ -372,7 +373,7 @@ func testRemoverAs(t *testing.T, s *suite) {
 	}
 	infos := func() map[string]store.Info {
 		all := map[string]store.Info{}
-		for info, err := range store.List(t.Context(), s.st, "dir/") {
+		for info, err := range storekit.List(t.Context(), s.st, "dir/") {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -380,7 +381,7 @@ func testRemoverAs(t *testing.T, s *suite) {
 		}
 		return all
 	}
-	remove := func(info store.Info) error { return store.RemoveAs(t.Context(), s.st, info) }
+	remove := func(info store.Info) error { return storekit.RemoveAs(t.Context(), s.st, info) }
 	for _, name := range []string{"dir/object", "dir/object 2", "dir/other"} {
 		s.put(t, name, []byte(name))
 	}

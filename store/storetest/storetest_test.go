@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // bare hides the abilities of a Mem, those of its objects too.
@@ -169,10 +170,10 @@ func TestWrappersCanDoWhatTheyWrapAndNoMore(t *testing.T) {
 		}
 	}
 	for name, st := range wrappers(onward{bare{&m}}) {
-		if _, err := store.Amend(t.Context(), st, "a"); !errors.Is(err, errors.ErrUnsupported) {
+		if _, err := storekit.Amend(t.Context(), st, "a"); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s: amends a store that does not: %v", name, err)
 		}
-		w, err := store.Create(t.Context(), st, "b")
+		w, err := storekit.Create(t.Context(), st, "b")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,10 +208,10 @@ func TestTraceShowsOneLineARequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.ReadTail(t.Context(), o, make([]byte, 4)); err != nil {
+	if _, err := storekit.ReadTail(t.Context(), o, make([]byte, 4)); err != nil {
 		t.Error(err)
 	}
-	if _, err := store.ReadHead(t.Context(), o, make([]byte, 5)); err != nil {
+	if _, err := storekit.ReadHead(t.Context(), o, make([]byte, 5)); err != nil {
 		t.Error(err)
 	}
 	if _, err := o.Info(t.Context()); err != nil {

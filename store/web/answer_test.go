@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -149,7 +150,7 @@ func TestAnswerThatIsNotWhatWasAskedForIsRefused(t *testing.T) {
 					t.Errorf("%v: must not be taken for %v", err, wrong)
 				}
 			}
-			if store.Temporary(err) {
+			if storekit.Temporary(err) {
 				t.Errorf("%v: nothing that passes", err)
 			}
 			s.wantRanges(t, "2-4") // and no more
@@ -192,11 +193,11 @@ func TestServerWithoutRangesIsToldByName(t *testing.T) {
 	o := storetest.Open(t, serve(t, &s), "object")
 	for _, off := range []int64{0, 100} {
 		_, err := read(t, o, off, 10)
-		if !errors.Is(err, ErrNoRange) || store.Temporary(err) {
+		if !errors.Is(err, ErrNoRange) || storekit.Temporary(err) {
 			t.Errorf("read at %d: expected ErrNoRange, not temporary, found %v", off, err)
 		}
 	}
-	if _, err := store.ReadTail(t.Context(), o, make([]byte, 10)); !errors.Is(err, ErrNoRange) {
+	if _, err := storekit.ReadTail(t.Context(), o, make([]byte, 10)); !errors.Is(err, ErrNoRange) {
 		t.Errorf("tail: expected ErrNoRange, found %v", err)
 	}
 	wantSize(t, o, 1<<50)
@@ -230,9 +231,9 @@ func TestServerWithoutRangesServesWholeObjects(t *testing.T) {
 			got, err := read(t, storetest.Open(t, st, "object"), 0, 10)
 			check("read of all of it", got, err)
 			p := make([]byte, 40)
-			n, err := store.ReadHead(t.Context(), storetest.Open(t, st, "object"), p)
+			n, err := storekit.ReadHead(t.Context(), storetest.Open(t, st, "object"), p)
 			check("head", string(p[:n]), err)
-			n, err = store.ReadTail(t.Context(), storetest.Open(t, st, "object"), p)
+			n, err = storekit.ReadTail(t.Context(), storetest.Open(t, st, "object"), p)
 			check("tail", string(p[:n]), err)
 			for _, x := range [][2]int{{0, 9}, {1, 9}, {9, 1}} {
 				if got, err := read(t, storetest.Open(t, st, "object"), int64(x[0]), x[1]); !errors.Is(err, ErrNoRange) {
@@ -266,7 +267,7 @@ func TestWholeObjectIsNotTakenForTheRestOfIt(t *testing.T) {
 		return true
 	}}
 	p := make([]byte, 20)
-	n, err := store.ReadHead(t.Context(), storetest.Open(t, serve(t, &s), "object"), p)
+	n, err := storekit.ReadHead(t.Context(), storetest.Open(t, serve(t, &s), "object"), p)
 	if !errors.Is(err, ErrNoRange) {
 		t.Errorf("expected ErrNoRange, found %q, %v", p[:n], err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // object is one version of the object at an address: the version of the first response. Its size
@@ -103,8 +104,8 @@ func (o *object) headers() (map[string]string, error) {
 	for name, value := range *known {
 		n += len(name) + len(value)
 	}
-	if n > store.MaxHeaders {
-		return nil, o.fail("headers", -1, 0, fmt.Errorf("%d bytes of headers: expected at most %d", n, store.MaxHeaders))
+	if n > storekit.MaxHeaders {
+		return nil, o.fail("headers", -1, 0, fmt.Errorf("%d bytes of headers: expected at most %d", n, storekit.MaxHeaders))
 	}
 	return *known, nil
 }
@@ -117,7 +118,7 @@ func (o *object) heard(size int64, h http.Header) error {
 	if o.st.heads != nil && o.heads.Load() == nil {
 		all, unkept := o.st.heads(h), []string(nil)
 		for name := range all {
-			if !store.IsHeader(name) {
+			if !storekit.IsHeader(name) {
 				unkept = append(unkept, name)
 				delete(all, name)
 			}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -198,7 +198,7 @@ func TestRedirectsThatLeadNowhereAreErrors(t *testing.T) {
 			return true
 		}}
 		_, err := read(t, storetest.Open(t, serve(t, &s), "object"), 0, 1)
-		if err == nil || !strings.Contains(err.Error(), want) || store.Temporary(err) {
+		if err == nil || !strings.Contains(err.Error(), want) || storekit.Temporary(err) {
 			t.Errorf("%q: expected %q, not temporary, found %v", location, want, err)
 		}
 		if strings.Contains(fmt.Sprint(err), "secret-sig") {

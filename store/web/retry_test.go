@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -57,7 +58,7 @@ func TestTroubleIsTriedAgainWithLongerAndLongerWaits(t *testing.T) {
 			}), Options{Tries: 9})
 			defer stop()
 			_, err := read(t, storetest.Open(t, st, "object"), 0, 1)
-			if !store.Temporary(err) || !strings.Contains(err.Error(), http.StatusText(status)+" (tried 9 times)") {
+			if !storekit.Temporary(err) || !strings.Contains(err.Error(), http.StatusText(status)+" (tried 9 times)") {
 				t.Errorf("%d: expected a temporary error after 9 tries, found %v", status, err)
 			}
 			const ms = time.Millisecond
@@ -76,7 +77,7 @@ func TestWhatWillNotPassIsNotTriedAgain(t *testing.T) {
 				w.WriteHeader(status)
 			}), Options{})
 			defer stop()
-			if _, err := read(t, storetest.Open(t, st, "object"), 0, 1); err == nil || store.Temporary(err) {
+			if _, err := read(t, storetest.Open(t, st, "object"), 0, 1); err == nil || storekit.Temporary(err) {
 				t.Errorf("%d: expected an error that is not temporary, found %v", status, err)
 			}
 			ts.want(t, 0)
@@ -174,7 +175,7 @@ func TestCancellingAWaitEndsItAtOnce(t *testing.T) {
 		time.AfterFunc(5*time.Second, cancel)
 		start := time.Now()
 		o := storetest.Open(t, st, "object")
-		if err := o.ReadAt(ctx, make([]byte, 1), 0); !errors.Is(err, context.Canceled) || store.Temporary(err) {
+		if err := o.ReadAt(ctx, make([]byte, 1), 0); !errors.Is(err, context.Canceled) || storekit.Temporary(err) {
 			t.Errorf("expected context.Canceled, found %v", err)
 		}
 		if took := time.Since(start); took != 5*time.Second {
@@ -241,7 +242,7 @@ func TestCancellingABodyEndsItWithoutAnotherTry(t *testing.T) {
 			time.AfterFunc(time.Second, cancel) // the body is being read by then
 			o := storetest.Open(t, st, "object")
 			err := o.ReadAt(ctx, make([]byte, 10), 0)
-			if !errors.Is(err, context.Canceled) || store.Temporary(err) {
+			if !errors.Is(err, context.Canceled) || storekit.Temporary(err) {
 				t.Errorf("expected context.Canceled, not temporary, found %v", err)
 			}
 			ts.want(t, 0)
@@ -253,7 +254,7 @@ func TestConnectionClosedUnansweredIsNotTheEndOfTheObject(t *testing.T) {
 	s := site{hook: func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }}
 	for _, serve := range []func(*testing.T, http.Handler) *Store{serve, serveHTTP2} {
 		_, err := read(t, storetest.Open(t, serve(t, &s), "object"), 0, 1)
-		if !store.Temporary(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		if !storekit.Temporary(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("expected a temporary error that is no EOF, found %v", err)
 		}
 	}
@@ -279,7 +280,7 @@ func TestTransportErrorsThatWillNotPassAreNotTriedAgain(t *testing.T) {
 			}),
 		}})
 		_, err := read(t, storetest.Open(t, st, "object"), 0, 1)
-		if n != c.tries || store.Temporary(err) != (c.tries > 1) || !errors.Is(err, c.err) {
+		if n != c.tries || storekit.Temporary(err) != (c.tries > 1) || !errors.Is(err, c.err) {
 			t.Errorf("%v: expected it after %d tries, found %v after %d", c.err, c.tries, err, n)
 		}
 	}
@@ -302,7 +303,7 @@ func TestBodiesThatBreakOffAreBorneWhileReadingAdvances(t *testing.T) {
 		return true
 	}
 	_, err := read(t, storetest.Open(t, serve(t, &s), "object"), 0, 1000)
-	if !store.Temporary(err) || !strings.Contains(err.Error(), "body broke off after 10 of 950 bytes") {
+	if !storekit.Temporary(err) || !strings.Contains(err.Error(), "body broke off after 10 of 950 bytes") {
 		t.Errorf("expected a temporary error that tells where the last body broke off, found %v", err)
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
@@ -366,7 +367,7 @@ func TestStalledBodyIsATemporaryError(t *testing.T) {
 		}), Options{Tries: 1})
 		defer stop()
 		_, err := read(t, storetest.Open(t, st, "object"), 0, 10)
-		if !store.Temporary(err) || !errors.Is(err, errStalled) || errors.Is(err, context.Canceled) {
+		if !storekit.Temporary(err) || !errors.Is(err, errStalled) || errors.Is(err, context.Canceled) {
 			t.Errorf("expected the stall as a temporary error, found %v", err)
 		}
 	})
@@ -381,7 +382,7 @@ func TestServerThatDoesNotAnswerIsGivenUp(t *testing.T) {
 		}), Options{Tries: 2})
 		defer stop()
 		_, err := read(t, storetest.Open(t, st, "object"), 0, 10)
-		if !store.Temporary(err) || !errors.Is(err, errSilent) || errors.Is(err, context.Canceled) {
+		if !storekit.Temporary(err) || !errors.Is(err, errSilent) || errors.Is(err, context.Canceled) {
 			t.Errorf("expected the silence as a temporary error, found %v", err)
 		}
 		ts.want(t, 0, headWait+far.FirstWait)

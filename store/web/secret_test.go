@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -130,7 +130,7 @@ func TestErrorsAndLogsHoldNoCredentials(t *testing.T) {
 			st.jitter = func(time.Duration) time.Duration { return 0 }
 			o := storetest.Open(t, st, object)
 			_, readErr := read(t, o, 0, 1)
-			_, tailErr := store.ReadTail(t.Context(), o, make([]byte, 3))
+			_, tailErr := storekit.ReadTail(t.Context(), o, make([]byte, 3))
 			_, infoErr := o.Info(t.Context())
 			if name != "ok" && tailErr == nil {
 				t.Errorf("expected errors, found %v, %v, %v", readErr, tailErr, infoErr)
@@ -180,7 +180,7 @@ func TestCertificateErrorIsNotTriedAgain(t *testing.T) {
 	defer srv.Close()
 	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	_, err := read(t, storetest.Open(t, below(t, srv.URL, Options{}), "object"), 0, 1)
-	if err == nil || store.Temporary(err) || !strings.Contains(err.Error(), "certificate") || n != 0 {
+	if err == nil || storekit.Temporary(err) || !strings.Contains(err.Error(), "certificate") || n != 0 {
 		t.Errorf("expected the certificate's error, not temporary, found %v after %d requests", err, n)
 	}
 }

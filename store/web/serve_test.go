@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A site serves objects from memory as net/http serves files, and remembers
@@ -137,7 +138,7 @@ func wantRead(t *testing.T, o store.Object, off int64, want string) {
 func wantTail(t *testing.T, o store.Object, n int, want string) {
 	t.Helper()
 	p := make([]byte, n)
-	if got, err := store.ReadTail(t.Context(), o, p); err != nil || string(p[:got]) != want {
+	if got, err := storekit.ReadTail(t.Context(), o, p); err != nil || string(p[:got]) != want {
 		t.Errorf("tail %d: expected %.50q, found %.50q, %v", n, want, p[:got], err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -50,8 +51,8 @@ func TestEachReadIsOneRequestAndInfoAfterItNone(t *testing.T) {
 	p := make([]byte, 4)
 	for want, ask := range map[string]func(store.Object) error{
 		"2-5": func(o store.Object) error { return o.ReadAt(ctx, p, 2) },
-		"-4":  func(o store.Object) error { _, err := store.ReadTail(ctx, o, p); return err },
-		"0-3": func(o store.Object) error { _, err := store.ReadHead(ctx, o, p); return err },
+		"-4":  func(o store.Object) error { _, err := storekit.ReadTail(ctx, o, p); return err },
+		"0-3": func(o store.Object) error { _, err := storekit.ReadHead(ctx, o, p); return err },
 		"0-0": func(o store.Object) error { _, err := o.Info(ctx); return err },
 	} {
 		t.Run(want, func(t *testing.T) {
@@ -92,7 +93,7 @@ func TestStatusBecomesTheErrorItMeans(t *testing.T) {
 			t.Errorf("%d: expected a store.Error that tells the request, found %+v", status, e)
 		}
 		s.wantRanges(t, "5-7")
-		if _, err := store.ReadTail(t.Context(), storetest.Open(t, st, "object"), make([]byte, 3)); !errors.Is(err, want) {
+		if _, err := storekit.ReadTail(t.Context(), storetest.Open(t, st, "object"), make([]byte, 3)); !errors.Is(err, want) {
 			t.Errorf("%d to a tail: expected %v, found %v", status, want, err)
 		}
 		s.wantRanges(t, "-3")
@@ -220,7 +221,7 @@ func TestCancellingAReadEndsIt(t *testing.T) {
 		cancel(cause)
 	}()
 	err := o.ReadAt(ctx, make([]byte, 1), 0)
-	if !errors.Is(err, context.Canceled) || store.Temporary(err) {
+	if !errors.Is(err, context.Canceled) || storekit.Temporary(err) {
 		t.Errorf("expected context.Canceled, not temporary, found %v", err)
 	}
 	s.wantRanges(t, "0-0")

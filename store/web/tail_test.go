@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -167,7 +167,7 @@ func TestSizeIsFoundWhereNoAnswerTellsIt(t *testing.T) {
 	o = storetest.Open(t, st, "object")
 	wantRead(t, o, 2, "234")
 	p := make([]byte, 20)
-	if n, err := store.ReadHead(t.Context(), o, p); err != nil || string(p[:n]) != "0123456789" {
+	if n, err := storekit.ReadHead(t.Context(), o, p); err != nil || string(p[:n]) != "0123456789" {
 		t.Errorf("head 20: found %q, %v", p[:n], err)
 	}
 	// The answer was short, which may mean the end or not: the rest is asked for.
@@ -184,7 +184,7 @@ func TestEmptyObjectThatIsAnsweredWithAnEmptyRange(t *testing.T) {
 	st := serve(t, &s)
 	wantSize(t, storetest.Open(t, st, "empty"), 0)
 	wantTail(t, storetest.Open(t, st, "empty"), 3, "")
-	if n, err := store.ReadHead(t.Context(), storetest.Open(t, st, "empty"), make([]byte, 3)); n != 0 || err != nil {
+	if n, err := storekit.ReadHead(t.Context(), storetest.Open(t, st, "empty"), make([]byte, 3)); n != 0 || err != nil {
 		t.Errorf("head 3: expected 0, nil, found %d, %v", n, err)
 	}
 	if _, err := read(t, storetest.Open(t, st, "empty"), 0, 1); !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -206,7 +206,7 @@ func TestSizeThatNobodyTellsIsAnError(t *testing.T) {
 	if _, err := o.Info(t.Context()); !errors.Is(err, errNoSize) {
 		t.Errorf("info: expected that the size is not told, found %v", err)
 	}
-	if _, err := store.ReadTail(t.Context(), o, make([]byte, 4)); !errors.Is(err, errNoSize) {
+	if _, err := storekit.ReadTail(t.Context(), o, make([]byte, 4)); !errors.Is(err, errNoSize) {
 		t.Errorf("tail: expected that the size is not told, found %v", err)
 	}
 	// A read beyond the end nevertheless fails with io.ErrUnexpectedEOF.
@@ -239,8 +239,8 @@ func TestTailThatIsNotWhatWasAskedForIsRefused(t *testing.T) {
 			answer(w)
 			return true
 		}}
-		_, err := store.ReadTail(t.Context(), storetest.Open(t, serve(t, &s), "object"), make([]byte, 4))
-		if err == nil || !strings.Contains(err.Error(), name) || store.Temporary(err) {
+		_, err := storekit.ReadTail(t.Context(), storetest.Open(t, serve(t, &s), "object"), make([]byte, 4))
+		if err == nil || !strings.Contains(err.Error(), name) || storekit.Temporary(err) {
 			t.Errorf("expected an error with %q, found %v", name, err)
 		}
 		s.wantRanges(t, "-4")

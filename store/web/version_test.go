@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -71,7 +72,7 @@ func TestAnotherVersionIsNoticedByWhateverTheServerTells(t *testing.T) {
 			if c.changed && !errors.Is(err, store.ErrChanged) || !c.changed && (err != nil || got != "567") {
 				t.Errorf("expected changed %v, found %q, %v", c.changed, got, err)
 			}
-			if store.Temporary(err) {
+			if storekit.Temporary(err) {
 				t.Errorf("%v: does not pass", err)
 			}
 			reqs := s.took()
@@ -121,7 +122,7 @@ func TestWhatGrowsIsReadAsItWas(t *testing.T) {
 		now.answer(w, r)
 		return true
 	}}
-	o, err := store.OpenGrowing(t.Context(), serve(t, &s), "object")
+	o, err := storekit.OpenGrowing(t.Context(), serve(t, &s), "object")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +130,7 @@ func TestWhatGrowsIsReadAsItWas(t *testing.T) {
 	now.etag, now.content = `"b"`, "0123456789abc"
 	wantRead(t, o, 5, "56789")
 	end := make([]byte, 4)
-	if n, err := store.ReadTail(t.Context(), o, end); err != nil || string(end[:n]) != "6789" {
+	if n, err := storekit.ReadTail(t.Context(), o, end); err != nil || string(end[:n]) != "6789" {
 		t.Errorf("end: %q, %v", end[:n], err)
 	}
 	if info, err := o.Info(t.Context()); err != nil || info.Size != 10 {
@@ -205,7 +206,7 @@ func TestSizeSmallerThanWhatCameMeansAChange(t *testing.T) {
 		}
 		return true
 	}}
-	if _, err := store.ReadHead(t.Context(), storetest.Open(t, serve(t, &s), "object"), make([]byte, 10)); !errors.Is(err, store.ErrChanged) {
+	if _, err := storekit.ReadHead(t.Context(), storetest.Open(t, serve(t, &s), "object"), make([]byte, 10)); !errors.Is(err, store.ErrChanged) {
 		t.Errorf("expected ErrChanged, found %v", err)
 	}
 }

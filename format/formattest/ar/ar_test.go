@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/formattest"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -82,7 +83,7 @@ func TestGNUReadsAndWritesTheSame(t *testing.T) {
 	dir := t.TempDir()
 	names := []string{"a.txt", "a_very_long_name_of_a_file.txt", "two words"}
 	st := &storetest.Mem{}
-	w, err := format.Create(t.Context(), Format, st, "x.a", format.CreateOptions{})
+	w, err := kit.Create(t.Context(), Format, st, "x.a", format.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

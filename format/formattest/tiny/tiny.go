@@ -22,7 +22,9 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Format is the tiny format.
@@ -56,8 +58,8 @@ func detect(p format.Probe) format.Match {
 }
 
 type reader struct {
-	*format.Index
-	entries format.Entries
+	*kit.Index
+	entries kit.Entries
 	name    string
 	table   int64 // offset of the records
 	size    int64
@@ -125,7 +127,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 		off += int64(len(table) - len(rest))
 		table = rest
 	}
-	r.Index = format.NewIndex(r.entries)
+	r.Index = kit.NewIndex(r.entries)
 	return r, nil
 }
 
@@ -236,7 +238,7 @@ type writer struct {
 }
 
 func create(ctx context.Context, st store.Store, name string, _ format.CreateOptions) (format.Writer, error) {
-	out, err := store.Create(ctx, st, name)
+	out, err := storekit.Create(ctx, st, name)
 	if err != nil {
 		return nil, err
 	}
@@ -301,7 +303,7 @@ func (w *writer) content(ctx context.Context, e format.Entry, r io.Reader) error
 		}
 		k, err := r.Read(buf)
 		if n += int64(k); n > e.Size || err == io.EOF && n < e.Size {
-			return &format.SizeError{Name: e.Name, Said: e.Size, Found: n}
+			return &kit.SizeError{Name: e.Name, Said: e.Size, Found: n}
 		}
 		if werr := w.write(buf[:k]); werr != nil {
 			return werr

@@ -1,6 +1,6 @@
 // Package columns stores lists of millions of values in few allocations. A format with that many
 // entries keeps a row of numbers for each in [Rows] and its name in [Strings], and makes an entry when
-// its format.Table is asked for it. Few entries can be format.Entries instead.
+// its kit.Table is asked for it. Few entries can be kit.Entries instead.
 package columns
 
 import (

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/sorter"
 )
 
@@ -264,7 +265,7 @@ func (l Location) Attributes(headers map[string]string) map[string]string {
 	attr := make(map[string]string, len(headers)+1)
 	maps.Copy(attr, headers)
 	if l.ETag != "" {
-		attr[format.ETagAttr] = l.ETag
+		attr[kit.ETagAttr] = l.ETag
 	}
 	return attr
 }

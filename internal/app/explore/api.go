@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/zarr"
 )
@@ -276,7 +277,7 @@ func (q *question) view() (v *view) {
 
 // path returns the requested name, which may be any bytes, as in archives.
 func (q *question) path() string {
-	if p := format.Unescape(q.q.Get("path")); p != "" || q.q.Get("empty") != "" {
+	if p := naming.Unescape(q.q.Get("path")); p != "" || q.q.Get("empty") != "" {
 		return p
 	}
 	return "."

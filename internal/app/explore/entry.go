@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/zarr"
 )
@@ -252,7 +253,7 @@ func (q *question) entry() error {
 		return q.err
 	}
 	j := entryJSON{Path: format.Escape(e.Name), Kind: e.Kind.String(), Size: e.Size, Owner: format.Escape(e.Owner), Group: format.Escape(e.Group),
-		Link: format.Escape(e.Link), Digest: e.Digest.String(), Own: e.Internal, Odd: e.Name != "." && !format.ValidPath(e.Name),
+		Link: format.Escape(e.Link), Digest: e.Digest.String(), Own: e.Internal, Odd: e.Name != "." && !naming.ValidPath(e.Name),
 		Problems: q.h.problemsOf(v, e.Name), healthJSON: q.h.health(v)(e.Name)}
 	if e.Kind.HasContent() {
 		switch parts, whole := v.in.Compares(q.ctx(), e); {

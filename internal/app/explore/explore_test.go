@@ -21,9 +21,11 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/hdf5"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/format/lindi"
 	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
@@ -158,7 +160,7 @@ func TestOddNamesAreListedAndRead(t *testing.T) {
 			if r.K == "dir" {
 				continue
 			}
-			name := format.Unescape(r.N)
+			name := naming.Unescape(r.N)
 			seen[name] = true
 			code, b, _ := s.get("/api/content", "a", "x", "path", r.N)
 			if code != http.StatusOK || string(b) != odd[name] {
@@ -371,7 +373,7 @@ func cells(t *testing.T, b []byte) (head struct {
 // TestParityIsShown checks that the page shows an archive's parity.
 func TestParityIsShown(t *testing.T) {
 	m := oddArchive(t)
-	if _, err := holdall.Protect(t.Context(), []string{"x.caf"}, "x.caf"+holdall.ParitySuffix, holdall.ProtectOptions{Store: m, To: m}); err != nil {
+	if _, err := holdall.Protect(t.Context(), []string{"x.caf"}, "x.caf"+parity.Suffix, holdall.ProtectOptions{Store: m, To: m}); err != nil {
 		t.Fatal(err)
 	}
 	s := serving(t, opened(m, "x.caf", caf.Format))

@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/columns"
+	"github.com/holdall/holdall/format/kit/naming"
 )
 
 // A folder holds the entries directly in a directory, in columns, so that a
@@ -488,7 +489,7 @@ func (q *question) ls() error {
 	}
 	answer := map[string]any{"total": total, "dirs": f.dirs, "files": f.names.len() - f.dirs, "pictures": f.shown, "bytes": f.bytes, "complete": f.complete, "items": items}
 	if find != "" {
-		answer["at"] = f.find(format.Unescape(find), order)
+		answer["at"] = f.find(naming.Unescape(find), order)
 	}
 	return q.json(answer)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/internal/read/grep"
 )
 
@@ -39,7 +40,7 @@ func (q *question) grep() error {
 	if q.err != nil {
 		return q.err
 	}
-	re, err := regexp.Compile("(?i)" + regexp.QuoteMeta(format.Unescape(text)))
+	re, err := regexp.Compile("(?i)" + regexp.QuoteMeta(naming.Unescape(text)))
 	if err != nil {
 		return bad("q: expected a text, found %q", text)
 	}

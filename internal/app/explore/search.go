@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 )
 
 const (
@@ -37,7 +38,7 @@ type pattern struct {
 func newPattern(s string) *pattern {
 	p := &pattern{ascii: true}
 	for w := range strings.FieldsSeq(s) {
-		word := lower(nil, []byte(format.Unescape(w)))
+		word := lower(nil, []byte(naming.Unescape(w)))
 		p.words = append(p.words, word)
 		for _, c := range word {
 			p.ascii = p.ascii && c < utf8.RuneSelf

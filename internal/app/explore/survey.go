@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/columns"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/store"
 )
 
@@ -323,7 +324,7 @@ func (d *surveyed) gather(ctx context.Context, v *view) error {
 		row := d.count.Entries
 		d.count.Entries++
 		in := placeOf(e.Name)
-		if e.Kind == format.Dir && format.NameFault(e.Name) == "" {
+		if e.Kind == format.Dir && naming.Fault(e.Name) == "" {
 			in = e.Name
 		}
 		if in != dir {
@@ -399,7 +400,7 @@ func parentOf(name string) string {
 // placeOf returns the folder in which an entry is shown. Names that cannot be
 // paths are in the root.
 func placeOf(name string) string {
-	if format.NameFault(name) != "" {
+	if naming.Fault(name) != "" {
 		return ""
 	}
 	return parentOf(name)

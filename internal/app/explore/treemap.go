@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 )
 
 const (
@@ -145,7 +146,7 @@ func (d *surveyed) boxes(id uint32, dir, by string, most int64, health func(stri
 		}
 		t.holds[kindOf(name)] = t.bytes
 		shown := path.Base(name)
-		whole := format.NameFault(name) != ""
+		whole := naming.Fault(name) != ""
 		if whole {
 			shown = name
 		}

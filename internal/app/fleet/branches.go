@@ -10,9 +10,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 const (
@@ -50,7 +51,7 @@ type forest struct {
 	held    int // objects in memory
 	most    int // of these
 
-	scratch format.Scratch
+	scratch sorter.Scratch
 	size    int64
 }
 
@@ -76,7 +77,7 @@ type block struct {
 // byte order. If the store can list one level, the listing runs in parallel.
 func branches(ctx context.Context, st store.Store, prefix string, page, most int) iter.Seq2[store.Info, error] {
 	if can := st.Can(); can.List == nil || can.Level == nil {
-		return store.List(ctx, st, prefix)
+		return storekit.List(ctx, st, prefix)
 	}
 	return func(yield func(store.Info, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -158,7 +159,7 @@ func (f *forest) list(ctx context.Context, w *twig) {
 	end := w.prefix // the twig's objects are those with this prefix
 	whole := false  // it has no branches that others could list
 	var err error
-	for info, lerr := range store.List(ctx, f.st, w.prefix) {
+	for info, lerr := range storekit.List(ctx, f.st, w.prefix) {
 		if err = lerr; err != nil || !strings.HasPrefix(info.Name, end) {
 			break
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -49,13 +50,13 @@ func TestListingInParallelIsTheSame(t *testing.T) {
 			}
 			s.S3.Put("from", name+fmt.Sprint(parts[r.IntN(len(parts))], r.IntN(40)), []byte{1})
 		}
-		st, err := store.OpenFolder(t.Context(), "s3://from")
+		st, err := storekit.OpenFolder(t.Context(), "s3://from")
 		if err != nil {
 			t.Fatal(err)
 		}
 		most := []int{0, 50, listHeld}[round%3]
 		for _, prefix := range []string{"", "a", "a/b", "b/a/"} {
-			want := listing(t, store.List(t.Context(), st, prefix))
+			want := listing(t, storekit.List(t.Context(), st, prefix))
 			got := listing(t, branches(t.Context(), st, prefix, s.S3.Page, most))
 			if !slices.EqualFunc(want, got, func(a, b store.Info) bool {
 				return a.Name == b.Name && a.Size == b.Size && a.Version == b.Version && a.ModTime.Equal(b.ModTime)
@@ -83,7 +84,7 @@ func TestListingInParallelAsksForSeveralAtOnce(t *testing.T) {
 		time.Sleep(5 * time.Millisecond) // as long as it takes
 		return false
 	})
-	st, err := store.OpenFolder(t.Context(), "s3://from")
+	st, err := storekit.OpenFolder(t.Context(), "s3://from")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func TestListingInParallelEndsInOrder(t *testing.T) {
 		}
 		return false
 	})
-	st, err := store.OpenFolder(t.Context(), "s3://from")
+	st, err := storekit.OpenFolder(t.Context(), "s3://from")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A poisonError reports that an object could not be read. Further tries may
@@ -102,7 +103,7 @@ func missed(left []catalog.Member) []catalog.Member {
 // named returns an error unless the chunk has the name that this plan gives
 // it.
 func (j *job) named(k catalog.Chunk, name string) error {
-	if store.AddressOf(j.target, name) != k.Name {
+	if storekit.AddressOf(j.target, name) != k.Name {
 		return fmt.Errorf("%s: expected a chunk of %s", format.Escape(k.Name), format.Escape(j.plan.Target))
 	}
 	return nil
@@ -247,7 +248,7 @@ func (j *job) source(ctx context.Context, m catalog.Member) (store.Object, error
 	name := strings.TrimPrefix(m.Path, from.prefix)
 	o, err := from.st.Open(ctx, name)
 	if errors.Is(err, fs.ErrInvalid) { // a key that can be requested only with its version
-		return store.OpenAs(ctx, from.st, store.Info{Name: name, Size: m.Size, Version: m.Version})
+		return storekit.OpenAs(ctx, from.st, store.Info{Name: name, Size: m.Size, Version: m.Version})
 	}
 	return o, err
 }
@@ -441,7 +442,7 @@ func (j *job) tidy(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	// Other names may begin in the same way.
-	_, _ = store.Abandon(ctx, j.target, name, func(u store.Upload) bool { return strings.TrimSuffix(u.Name, parity.Suffix) == name })
+	_, _ = storekit.Abandon(ctx, j.target, name, func(u store.Upload) bool { return strings.TrimSuffix(u.Name, parity.Suffix) == name })
 }
 
 func (w *worker) objects(ctx context.Context, j *job, k catalog.Chunk) iter.Seq2[pack.Object, error] {

@@ -20,6 +20,7 @@ import (
 	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 type CompactOptions struct {
@@ -156,7 +157,7 @@ func (j *job) shared(ctx context.Context, c *catalog.Catalog) error {
 func (j *job) owns(a catalog.Archive) bool {
 	dir, _ := path.Split(j.name)
 	name := dir + a.Address[strings.LastIndexAny(a.Address, "/\\")+1:]
-	return j.number(name) >= 0 && store.AddressOf(j.target, name) == a.Address
+	return j.number(name) >= 0 && storekit.AddressOf(j.target, name) == a.Address
 }
 
 // seenOf counts the visible part of an archive.
@@ -530,7 +531,7 @@ func remove(ctx context.Context, r catalog.Removal) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	info, err := store.Briefly(st, name).Info(ctx)
+	info, err := storekit.Briefly(st, name).Info(ctx)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // an earlier try removed it, but perhaps not the files beside it
 	case err != nil:
@@ -540,7 +541,7 @@ func remove(ctx context.Context, r catalog.Removal) (bool, error) {
 	}
 	there := err == nil
 	for _, beside := range []string{kept.Suffix, parity.Suffix} {
-		if err := store.Remove(ctx, st, name+beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := storekit.Remove(ctx, st, name+beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return false, err
 		}
 	}
@@ -548,7 +549,7 @@ func remove(ctx context.Context, r catalog.Removal) (bool, error) {
 		return false, nil
 	}
 	info.Name = name
-	switch err := store.RemoveAs(ctx, st, info); {
+	switch err := storekit.RemoveAs(ctx, st, info); {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, store.ErrChanged):
 		return false, nil
 	case err != nil:

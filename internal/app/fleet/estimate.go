@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/bucket"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // These are the units of an estimate. Values that the working code defines are
@@ -103,7 +104,7 @@ func DryRun(ctx context.Context, c *catalog.Catalog, s Spec, measure int, progre
 	}
 	if can := r.target.Can().CopiesFrom; can != nil && r.format.Parts == nil {
 		for i, o := range r.origins {
-			sums.from[i].copies = can(store.AddressOf(o.st, "x"))
+			sums.from[i].copies = can(storekit.AddressOf(o.st, "x"))
 		}
 	}
 	if measure > 0 {

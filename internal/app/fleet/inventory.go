@@ -20,6 +20,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // maxManifest is the maximum size of an inventory's manifest, which names one
@@ -78,7 +79,7 @@ func parseManifest(b []byte) (m manifest, err error) {
 func (m manifest) column(name string) int { return slices.Index(m.columns, name) }
 
 func (l *list) readInventory(ctx context.Context, address string) error {
-	source, err := url.Parse(store.AddressOf(l.from.st, ""))
+	source, err := url.Parse(storekit.AddressOf(l.from.st, ""))
 	if err != nil || source.Scheme != "s3" {
 		return fmt.Errorf("%s: an inventory needs a bucket of S3, s3://…: %w", format.Escape(l.from.address), errors.ErrUnsupported)
 	}

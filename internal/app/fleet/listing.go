@@ -17,6 +17,7 @@ import (
 	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // archives are the addresses of the archives that the catalogue records, and
@@ -29,7 +30,7 @@ func (j *job) made(ctx context.Context, c *catalog.Catalog) (archives, error) {
 	made := archives{}
 	below := func(address string) {
 		for _, o := range j.origins {
-			if strings.HasPrefix(address, store.AddressOf(o.st, "")) {
+			if strings.HasPrefix(address, storekit.AddressOf(o.st, "")) {
 				made[address] = true
 			}
 		}
@@ -89,7 +90,7 @@ func ofArchive(address string, is func(string) bool) bool {
 // by their addresses. The catalogue need not have them: parity may be left
 // over from an archive that was removed.
 func (j *job) own() func(address string) bool {
-	whole := store.AddressOf(j.target, j.chunk(-1))
+	whole := storekit.AddressOf(j.target, j.chunk(-1))
 	i := strings.LastIndex(whole, "00000")
 	if i < 0 || j.format.Parts != nil {
 		return func(string) bool { return false }
@@ -101,7 +102,7 @@ func (j *job) own() func(address string) bool {
 			digits, ok = strings.CutSuffix(digits, tail)
 		}
 		n, err := strconv.Atoi(digits)
-		return ok && err == nil && n > 0 && store.AddressOf(j.target, j.chunk(n-1)) == address
+		return ok && err == nil && n > 0 && storekit.AddressOf(j.target, j.chunk(n-1)) == address
 	}
 }
 
@@ -127,7 +128,7 @@ func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.
 			o := j.origins[i]
 			dots := dotted{from: o}
 			for info, err := range o.objects(ctx) {
-				address := store.AddressOf(o.st, info.Name)
+				address := storekit.AddressOf(o.st, info.Name)
 				m := catalog.Member{Path: o.prefix + info.Name, Origin: i, Size: info.Size, Version: info.Version, Modified: info.ModTime}
 				switch {
 				case err != nil:
@@ -204,12 +205,12 @@ func (d *dotted) refused(ctx context.Context, info store.Info, err *error) bool 
 	if refused, asked := d.known[kind]; asked {
 		return refused
 	}
-	o, oerr := store.OpenAs(ctx, d.from.st, info)
+	o, oerr := storekit.OpenAs(ctx, d.from.st, info)
 	if oerr == nil {
 		oerr = o.ReadAt(ctx, make([]byte, 1), 0)
 		o.Close()
 	}
-	if oerr != nil && (ctx.Err() != nil || store.Temporary(oerr)) {
+	if oerr != nil && (ctx.Err() != nil || storekit.Temporary(oerr)) {
 		*err = fmt.Errorf("list %s: %w", format.Escape(d.from.address), oerr)
 		return false
 	}
@@ -267,7 +268,7 @@ func later(a, b time.Time) bool { return !a.IsZero() && !b.IsZero() && a.Sub(b) 
 // reachable returns why a source cannot be listed, or nil if it can. If the
 // whole source is gone, its objects have not vanished.
 func (o origin) reachable(ctx context.Context) error {
-	for _, err := range store.List(ctx, o.st, o.begin) {
+	for _, err := range storekit.List(ctx, o.st, o.begin) {
 		return err
 	}
 	return fmt.Errorf("%s: empty or missing: %w", format.Escape(o.address), fs.ErrNotExist)

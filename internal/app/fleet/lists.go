@@ -20,6 +20,7 @@ import (
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 const (
@@ -119,7 +120,7 @@ func (l *list) infos(ctx context.Context) iter.Seq2[store.Info, error] {
 		if x.Size >= 0 {
 			return
 		}
-		is, err := store.Briefly(l.from.st, x.Name).Info(ctx)
+		is, err := storekit.Briefly(l.from.st, x.Name).Info(ctx)
 		x.asked, x.err, x.Size, x.Version = true, err, is.Size, is.Version
 	}
 	return pipe.Told(func(tell func(store.Info) error) error {
@@ -261,7 +262,7 @@ func openWhole(ctx context.Context, address string) (*whole, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, info, err := store.OpenInfo(ctx, st, name)
+	o, info, err := storekit.OpenInfo(ctx, st, name)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A BehindError reports that a catalogue does not know its last deletion: it was
@@ -61,7 +62,7 @@ func (j *job) current(ctx context.Context, c *catalog.Catalog, before int64) err
 	var found []catalog.Identity
 	var at []string // their addresses
 	for _, s := range j.sides() {
-		for info, err := range store.List(ctx, s.st, s.begin+catalog.Markers+is.ID+"/") {
+		for info, err := range storekit.List(ctx, s.st, s.begin+catalog.Markers+is.ID+"/") {
 			if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrNotExist) {
 				break // nothing can be deleted there, or nothing is left
 			}
@@ -71,9 +72,9 @@ func (j *job) current(ctx context.Context, c *catalog.Catalog, before int64) err
 			if m, ok := catalog.ParseMarker(info.Name); !ok {
 				continue
 			} else if m.Deletions < before {
-				_ = store.Remove(ctx, s.st, info.Name) // it does no harm
+				_ = storekit.Remove(ctx, s.st, info.Name) // it does no harm
 			} else {
-				found, at = append(found, m), append(at, store.AddressOf(s.st, info.Name))
+				found, at = append(found, m), append(at, storekit.AddressOf(s.st, info.Name))
 			}
 		}
 	}
@@ -92,7 +93,7 @@ func (j *job) raise(ctx context.Context, c *catalog.Catalog, sides []side) error
 	is, err := c.Identity(ctx)
 	for _, s := range sides {
 		if err == nil {
-			_, err = store.Write(ctx, s.st, s.begin+is.Marker(), func(w store.Writer) error {
+			_, err = storekit.Write(ctx, s.st, s.begin+is.Marker(), func(w store.Writer) error {
 				_, err := fmt.Fprintln(w, "Keep this. It stops an old copy of a catalogue of holdall from deleting files that it takes for gone.")
 				return err
 			})
@@ -103,7 +104,7 @@ func (j *job) raise(ctx context.Context, c *catalog.Catalog, sides []side) error
 	}
 	if _, behind := errors.AsType[*BehindError](err); behind { // the other copy may go on
 		for _, s := range sides {
-			_ = store.Remove(ctx, s.st, s.begin+is.Marker())
+			_ = storekit.Remove(ctx, s.st, s.begin+is.Marker())
 		}
 	}
 	return err

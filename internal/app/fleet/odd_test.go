@@ -21,6 +21,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/pgtest"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -211,7 +212,7 @@ func TestUploadsOfOthersStay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := store.Create(t.Context(), st, name)
+	w, err := storekit.Create(t.Context(), st, name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // An archive that is written in parts has a chunk for each part, and a last
@@ -127,7 +128,7 @@ func (w *worker) adoptPart(ctx context.Context, j *job, k catalog.Chunk, p forma
 // isThere requests an object. If the object does not exist, the error wraps
 // fs.ErrNotExist.
 func isThere(ctx context.Context, st store.Store, name string) error {
-	_, err := store.Briefly(st, name).Info(ctx)
+	_, err := storekit.Briefly(st, name).Info(ctx)
 	return err
 }
 

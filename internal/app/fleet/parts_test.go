@@ -20,6 +20,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -30,11 +31,11 @@ var bundle = Spec{Name: spec.Target, Sources: []string{"s3://from"}, Target: "s3
 // out returns the names of the target's objects below a folder.
 func (s *site) out(folder string) (names []string) {
 	s.T.Helper()
-	st, err := store.OpenFolder(s.T.Context(), "s3://out")
+	st, err := storekit.OpenFolder(s.T.Context(), "s3://out")
 	if err != nil {
 		s.T.Fatal(err)
 	}
-	for info, err := range store.List(s.T.Context(), st, folder) {
+	for info, err := range storekit.List(s.T.Context(), st, folder) {
 		if err != nil {
 			s.T.Fatal(err)
 		}
@@ -83,7 +84,7 @@ func TestABundleOfManyWorkersIsThatOfOne(t *testing.T) {
 		t.Errorf("worked %+v of %+v", sum, p)
 	}
 	s.checkBundles(1)
-	st, err := store.OpenFolder(t.Context(), "s3://from")
+	st, err := storekit.OpenFolder(t.Context(), "s3://from")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func TestABundleOfManyWorkersIsThatOfOne(t *testing.T) {
 	}
 	// A plan stores no times.
 	if _, err := pack.Objects(t.Context(), target, name, func(yield func(pack.Object, error) bool) {
-		for info, err := range store.List(t.Context(), st, "") {
+		for info, err := range storekit.List(t.Context(), st, "") {
 			info.ModTime = time.Time{}
 			if !yield(pack.Object{From: st, Info: info, Name: info.Name}, err) {
 				return

@@ -11,6 +11,7 @@ import (
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Planned is the result of Plan.
@@ -160,7 +161,7 @@ func (j *job) vacant(ctx context.Context, number int, s seat) error {
 		return j.vacantSeat(ctx, s)
 	}
 	head, _ := j.around()
-	for info, err := range store.List(ctx, j.target, head) {
+	for info, err := range storekit.List(ctx, j.target, head) {
 		if errors.Is(err, errors.ErrUnsupported) {
 			break
 		}
@@ -168,10 +169,10 @@ func (j *job) vacant(ctx context.Context, number int, s seat) error {
 			return err
 		}
 		if j.number(info.Name) >= number {
-			return fmt.Errorf("%s: exists already, and is not part of this plan: %w", format.Escape(store.AddressOf(j.target, info.Name)), fs.ErrExist)
+			return fmt.Errorf("%s: exists already, and is not part of this plan: %w", format.Escape(storekit.AddressOf(j.target, info.Name)), fs.ErrExist)
 		}
 	}
-	w, err := store.CreateAs(ctx, j.target, j.chunk(number), store.Wishes{Once: true})
+	w, err := storekit.CreateAs(ctx, j.target, j.chunk(number), store.Wishes{Once: true})
 	if err == nil {
 		err = w.Abort()
 	}
@@ -181,17 +182,17 @@ func (j *job) vacant(ctx context.Context, number int, s seat) error {
 // vacantSeat is vacant for the next part of an archive.
 func (j *job) vacantSeat(ctx context.Context, s seat) error {
 	if len(s.parts) == 0 {
-		for info, err := range store.List(ctx, j.target, s.name+"/") {
+		for info, err := range storekit.List(ctx, j.target, s.name+"/") {
 			if errors.Is(err, errors.ErrUnsupported) {
 				break
 			}
 			if err == nil {
-				err = fmt.Errorf("%s: exists already, and is not part of this plan: %w", format.Escape(store.AddressOf(j.target, info.Name)), fs.ErrExist)
+				err = fmt.Errorf("%s: exists already, and is not part of this plan: %w", format.Escape(storekit.AddressOf(j.target, info.Name)), fs.ErrExist)
 			}
 			return err
 		}
 	}
-	once := store.NewStage(j.target)
+	once := storekit.NewStage(j.target)
 	once.Wishes.Once = true
 	w, err := j.format.Parts.Create(ctx, once, s.part(catalog.Chunk{}), j.creating())
 	if err == nil {
@@ -216,17 +217,17 @@ type planner struct {
 func (pl *planner) chunk() catalog.NewChunk {
 	if of := pl.j.format.Parts; of != nil {
 		pl.parts++
-		return catalog.NewChunk{Part: true, Name: store.AddressOf(pl.j.target, of.Object(pl.j.whole(pl.archive), pl.parts-1))}
+		return catalog.NewChunk{Part: true, Name: storekit.AddressOf(pl.j.target, of.Object(pl.j.whole(pl.archive), pl.parts-1))}
 	}
 	pl.number++
 	k := pl.kind
-	k.Name = store.AddressOf(pl.j.target, pl.j.chunk(pl.number-1))
+	k.Name = storekit.AddressOf(pl.j.target, pl.j.chunk(pl.number-1))
 	return k
 }
 
 func (pl *planner) last() catalog.NewChunk {
 	pl.archive, pl.parts = pl.archive+1, 0
-	return catalog.NewChunk{Last: true, Name: store.AddressOf(pl.j.target, pl.j.whole(pl.archive-1))}
+	return catalog.NewChunk{Last: true, Name: storekit.AddressOf(pl.j.target, pl.j.whole(pl.archive-1))}
 }
 
 // whole reports whether the current parts must now be merged.

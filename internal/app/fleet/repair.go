@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 type RepairOptions struct {
@@ -87,7 +88,7 @@ func unsound(ctx context.Context, c *catalog.Catalog, a catalog.Archive, o Repai
 	if err != nil {
 		return "", err
 	}
-	info, err := store.Briefly(st, name).Info(ctx)
+	info, err := storekit.Briefly(st, name).Info(ctx)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "the archive is lost", nil

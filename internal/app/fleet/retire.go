@@ -20,8 +20,10 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	contents "github.com/holdall/holdall/internal/read/content"
+	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A Reason is why an original is not removed.
@@ -176,7 +178,7 @@ func Retire(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o RetireOpt
 	}
 	// If a source cannot be listed, its objects are not gone.
 	for _, origin := range r.j.origins {
-		for _, err := range store.List(ctx, origin.st, origin.begin) {
+		for _, err := range storekit.List(ctx, origin.st, origin.begin) {
 			if err != nil {
 				return r.done, err
 			}
@@ -354,7 +356,7 @@ func (r *retirer) besides(ctx context.Context, x *original, o store.Object) (Rea
 func (x *original) amiss(ctx context.Context, err error) error {
 	x.sure = false
 	switch {
-	case ctx.Err() != nil || store.Temporary(err):
+	case ctx.Err() != nil || storekit.Temporary(err):
 		return err
 	case errors.Is(err, store.ErrChanged):
 		x.leave(OriginalChanged, nil)
@@ -393,7 +395,7 @@ func (r *retirer) prove(ctx context.Context, batch []*original) error {
 		return err
 	}
 	defer sh.Close()
-	in, err := holdall.Open(ctx, shelf.Tree, holdall.OpenOptions{Store: sh, Format: shelf.Format.Name, Formats: []*format.Format{shelf.Format}, Parity: holdall.NoParity})
+	in, err := holdall.Open(ctx, shelf.Tree, holdall.OpenOptions{Store: sh, Format: shelf.Format.Name, Formats: []*format.Format{shelf.Format}, Parity: parity.None})
 	if err != nil {
 		return err
 	}
@@ -432,7 +434,7 @@ func (x *original) judge(ctx context.Context, err error) error {
 	asked, original := errors.AsType[*originalError](err)
 	switch {
 	case err == nil:
-	case ctx.Err() != nil || store.Temporary(err):
+	case ctx.Err() != nil || storekit.Temporary(err):
 		return err
 	case original:
 		return x.amiss(ctx, asked.error)
@@ -482,7 +484,7 @@ const rereadBlock = 1 << 20
 
 // reread compares a packed file with the original, byte by byte.
 func (x *original) reread(ctx context.Context, packed io.Reader) (n int64, err error) {
-	o, err := store.OpenAs(ctx, x.st, x.info())
+	o, err := storekit.OpenAs(ctx, x.st, x.info())
 	if err != nil {
 		return 0, &originalError{err}
 	}
@@ -534,7 +536,7 @@ func (r *retirer) remove(ctx context.Context, batch []*original) error {
 	return pipe.Each(ctx, pipe.All(going), r.o.Jobs, func(ctx context.Context, x *original) error {
 		info := x.info()
 		info.ModTime = x.mod
-		err := store.RemoveAs(ctx, x.st, info)
+		err := storekit.RemoveAs(ctx, x.st, info)
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			x.gone = true
 			return nil
@@ -577,10 +579,10 @@ func (r *retirer) mark(ctx context.Context, all []*original) ([]*original, error
 // failed finds out what became of an original that was not removed. If that is
 // unknown, it stays marked for the next run.
 func (x *original) failed(ctx context.Context, err error) error {
-	if ctx.Err() != nil || store.Temporary(err) {
+	if ctx.Err() != nil || storekit.Temporary(err) {
 		return err
 	}
-	_, is := store.Briefly(x.st, x.name).Info(ctx)
+	_, is := storekit.Briefly(x.st, x.name).Info(ctx)
 	switch {
 	case errors.Is(is, fs.ErrNotExist): // the response to an earlier try was lost
 		x.gone = true
@@ -632,7 +634,7 @@ func (r *retirer) tell(batch []*original) {
 }
 
 func (r *retirer) told(x *original) Retirement {
-	return Retirement{x.Path, store.AddressOf(x.st, x.name), x.m.Version, x.Size, r.scope[x.Archive].Address, x.by}
+	return Retirement{x.Path, storekit.AddressOf(x.st, x.name), x.m.Version, x.Size, r.scope[x.Archive].Address, x.by}
 }
 
 func those(all []*original, is func(*original) bool) (some []*original) {

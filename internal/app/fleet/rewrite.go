@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // packed is a plan's packed files, as the source of chunks that rewrite them.
@@ -73,7 +74,7 @@ func (a *archive) find(ctx context.Context) {
 		return
 	}
 	if a.st, a.name, a.err = store.OpenAddress(ctx, a.Address); a.err == nil {
-		a.info, a.err = store.Briefly(a.st, a.name).Info(ctx)
+		a.info, a.err = storekit.Briefly(a.st, a.name).Info(ctx)
 	}
 }
 
@@ -146,7 +147,7 @@ func (p *packed) object(ctx context.Context, k catalog.Chunk, m catalog.Member, 
 	if k.Repairs {
 		o := p.j.origins[m.Origin]
 		info := store.Info{Name: strings.TrimPrefix(m.Path, o.prefix), Size: m.Size, Version: m.Version}
-		is, err := store.Briefly(o.st, info.Name).Info(ctx)
+		is, err := storekit.Briefly(o.st, info.Name).Info(ctx)
 		if err == nil && is.Size == info.Size && is.Version == info.Version {
 			return pack.Object{From: o.st, Name: m.Path, Info: info}, nil
 		}

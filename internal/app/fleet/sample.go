@@ -17,6 +17,7 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // At most samplePiece bytes are read of each of samplePieces objects: 256 MiB
@@ -95,7 +96,7 @@ func (j *job) read(ctx context.Context, all []lot, jobs int) (Sample, error) {
 	err := pipe.Each(ctx, pipe.All(all), jobs, func(ctx context.Context, x lot) error {
 		o := j.origins[x.m.Origin]
 		info := store.Info{Name: strings.TrimPrefix(x.m.Path, o.prefix), Size: x.m.Size, Version: x.m.Version}
-		in, err := store.OpenAs(ctx, o.st, info)
+		in, err := storekit.OpenAs(ctx, o.st, info)
 		if err == nil {
 			defer in.Close()
 			off := x.pieces / 2 * pack.PieceSize

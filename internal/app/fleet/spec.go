@@ -18,6 +18,7 @@ import (
 	"github.com/holdall/holdall/internal/base/glob"
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A Spec describes what is to be packed, and into what.
@@ -72,7 +73,7 @@ const (
 
 // maxIndex is the largest index that is read without further options. Chunks are
 // cut at three quarters of it. Tests change it.
-var maxIndex int64 = format.DefaultMaxIndex
+var maxIndex int64 = (format.Limits{}).OrDefault().Index
 
 // indexBytes estimates how many bytes of its archive's index a member takes.
 // Control characters, quotes and bytes that are not ASCII may be escaped.
@@ -241,7 +242,7 @@ func open(ctx context.Context, p catalog.Plan) (*job, error) {
 			return nil, fmt.Errorf("%s: another source has the same last element, so objects would get the same paths", format.Escape(address))
 		}
 		prefixes[o.prefix] = true
-		if o.st, err = store.OpenFolder(ctx, folder); err != nil {
+		if o.st, err = storekit.OpenFolder(ctx, folder); err != nil {
 			return nil, err
 		}
 		j.origins = append(j.origins, o)
@@ -252,7 +253,7 @@ func open(ctx context.Context, p catalog.Plan) (*job, error) {
 	if j.format.Parts != nil && strings.Trim(j.name, "/") == "" {
 		return nil, fmt.Errorf("%s: expected the name of an archive, found the name of a store", format.Escape(p.Target))
 	}
-	if store.AddressOf(j.target, j.name) == "" {
+	if storekit.AddressOf(j.target, j.name) == "" {
 		return nil, fmt.Errorf("%s: an archive there would have no address", format.Escape(p.Target))
 	}
 	return j, nil
@@ -292,7 +293,7 @@ func (j *job) around() (head, tail string) {
 func (j *job) roots() catalog.Roots {
 	var all []catalog.Root
 	for _, o := range j.origins {
-		at := store.AddressOf(o.st, o.begin)
+		at := storekit.AddressOf(o.st, o.begin)
 		if o.begin == "" {
 			at = strings.TrimRight(at, "/") + "/"
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A Status is the progress of a plan.
@@ -102,7 +103,7 @@ func (j *job) sweep(ctx context.Context, c *catalog.Catalog) (int, error) {
 	if j.format.Parts != nil {
 		head = strings.TrimSuffix(j.whole(0), path.Ext(j.whole(0)))
 	}
-	return store.Abandon(ctx, j.target, head, func(u store.Upload) bool { return over(u.Name) })
+	return storekit.Abandon(ctx, j.target, head, func(u store.Upload) bool { return over(u.Name) })
 }
 
 // over returns a function that reports whether a name belongs to a chunk that

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // setKept adds the headers that a bucket kept with an object to a response. S3
@@ -18,11 +18,11 @@ func (h *handler) setKept(head http.Header, e holdall.Entry) {
 	for name, value := range e.Attr {
 		n += len(name) + len(value)
 	}
-	if n > store.MaxHeaders { // no service keeps as many
+	if n > storekit.MaxHeaders { // no service keeps as many
 		return
 	}
 	for name, value := range e.Attr {
-		if !store.IsHeader(name) || strings.ContainsFunc(value, isControl) {
+		if !storekit.IsHeader(name) || strings.ContainsFunc(value, isControl) {
 			continue
 		}
 		if !h.bucket {
@@ -49,7 +49,7 @@ func (h *handler) setKept(head http.Header, e holdall.Entry) {
 // dropKept removes these headers from an error response.
 func dropKept(head http.Header) {
 	for key := range head {
-		if store.IsHeader(strings.ToLower(key)) {
+		if storekit.IsHeader(strings.ToLower(key)) {
 			head.Del(key)
 		}
 	}
@@ -61,7 +61,7 @@ func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 // keptTag returns the ETag that a bucket kept for an object, or "" if there is
 // no valid one.
 func keptTag(e holdall.Entry) string {
-	tag := e.Attr[format.ETagAttr]
+	tag := e.Attr[kit.ETagAttr]
 	if len(tag) < 2 || len(tag) > 1<<10 || tag[0] != '"' || tag[len(tag)-1] != '"' ||
 		strings.ContainsFunc(tag[1:len(tag)-1], func(r rune) bool { return r <= ' ' || r == '"' || r >= 0x7f }) {
 		return ""

@@ -18,6 +18,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/formattest/tiny"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/write/pack"
@@ -359,7 +360,7 @@ func FuzzQueries(f *testing.F) {
 	for _, q := range []string{"", "format=json&limit=2&after=YQ", "list-type=2&max-keys=1&delimiter=/&prefix=a", "continuation-token=YQ&list-type=2", "marker=a/&delimiter=/", "encoding-type=url&start-after=%ff", "a;b", "limit=-1"} {
 		f.Add(q)
 	}
-	entries := format.Entries{{Name: "a"}, {Name: "a/b"}, {Name: "a-b"}, {Name: "\xff"}, {Name: "c/\xff/d"}}
+	entries := kit.Entries{{Name: "a"}, {Name: "a/b"}, {Name: "a-b"}, {Name: "\xff"}, {Name: "c/\xff/d"}}
 	h, s3 := fuzzed(f, entries)
 	f.Fuzz(func(t *testing.T, q string) {
 		for path, to := range map[string]http.Handler{"/f/x/": h, "/x": s3} {
@@ -377,7 +378,7 @@ func FuzzQueries(f *testing.F) {
 func FuzzSignatures(f *testing.F) {
 	f.Add("AWS4-HMAC-SHA256 Credential=me/too/20260102/us-east-1/s3/aws4_request, SignedHeaders=host;x-amz-date, Signature="+strings.Repeat("0", 64), "20260102T030405Z", "")
 	f.Add("", "", "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=me%2Ftoo%2F20260102%2Fus-east-1%2Fs3%2Faws4_request&X-Amz-Date=20260102T030405Z&X-Amz-Expires=60&X-Amz-SignedHeaders=host&X-Amz-Signature="+strings.Repeat("0", 64))
-	_, s3 := fuzzed(f, format.Entries{{Name: "a"}})
+	_, s3 := fuzzed(f, kit.Entries{{Name: "a"}})
 	f.Fuzz(func(t *testing.T, auth, date, q string) {
 		r := httptest.NewRequest("GET", "/x/a", nil)
 		r.URL.RawQuery = q
@@ -392,10 +393,10 @@ func FuzzSignatures(f *testing.F) {
 
 // fuzzed returns handlers of one archive with entries. The S3 handler requires
 // a signature if there is exactly one entry.
-func fuzzed(f *testing.F, entries format.Entries) (http.Handler, http.Handler) {
+func fuzzed(f *testing.F, entries kit.Entries) (http.Handler, http.Handler) {
 	set := serve.NewSet(serve.SetOptions{})
 	f.Cleanup(set.Close)
-	set.Add(indexed("x", format.NewIndex(entries)))
+	set.Add(indexed("x", kit.NewIndex(entries)))
 	site := serve.NewSite(set, serve.SiteOptions{})
 	o := serve.S3Options{Clock: func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }}
 	if len(entries) == 1 {
@@ -406,7 +407,7 @@ func fuzzed(f *testing.F, entries format.Entries) (http.Handler, http.Handler) {
 
 func TestAListOfAMillionKeysIsInOrder(t *testing.T) {
 	testkit.Long(t)
-	x := format.NewIndex(million{})
+	x := kit.NewIndex(million{})
 	at, _ := bucketsOf(t, serve.S3Options{}, indexed("mil", x))
 	c := client(t, at, serve.Key{})
 	n := 600_000

@@ -28,6 +28,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/formattest/tiny"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
@@ -386,7 +387,7 @@ func TestAZipThatNobodyReadsTakesLittle(t *testing.T) {
 			log := slog.New(slog.DiscardHandler)
 			set := serve.NewSet(serve.SetOptions{Log: log})
 			defer set.Close()
-			x := format.NewIndex(counted{size, &seen})
+			x := kit.NewIndex(counted{size, &seen})
 			if _, err := x.Lookup(t.Context(), "d/0000001"); err != nil { // puts it in order
 				t.Fatal(err)
 			}
@@ -415,7 +416,7 @@ func TestSlowReaders(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)
 		set := serve.NewSet(serve.SetOptions{Log: log})
 		defer set.Close()
-		set.Add(indexed("x", format.NewIndex(format.Entries{{Name: "vast", Size: 1 << 30}})))
+		set.Add(indexed("x", kit.NewIndex(kit.Entries{{Name: "vast", Size: 1 << 30}})))
 		srv, l := &http.Server{Handler: serve.NewSite(set, serve.SiteOptions{Log: log, Stall: stall})}, make(pipes)
 		go srv.Serve(l)
 		defer srv.Close()
@@ -445,7 +446,7 @@ func TestSlowReaders(t *testing.T) {
 
 // indexed is an archive with the entries of an index, whose contents are
 // zeros.
-func indexed(name string, x *format.Index) serve.Source {
+func indexed(name string, x *kit.Index) serve.Source {
 	f := *tiny.Format
 	f.Open = func(context.Context, store.Store, string, format.OpenOptions) (format.Reader, error) {
 		return vast{x}, nil
@@ -456,7 +457,7 @@ func indexed(name string, x *format.Index) serve.Source {
 	}}
 }
 
-type vast struct{ *format.Index }
+type vast struct{ *kit.Index }
 
 func (vast) Extents(_ context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
 	return func(yield func(format.Extent, error) bool) {
@@ -571,7 +572,7 @@ func (m million) Entry(i int) format.Entry {
 // take the memory of one page.
 func TestAMillionInPages(t *testing.T) {
 	testkit.Long(t)
-	x := format.NewIndex(million{})
+	x := kit.NewIndex(million{})
 	if _, err := x.Lookup(t.Context(), "d/0000001"); err != nil { // puts it in order
 		t.Fatal(err)
 	}

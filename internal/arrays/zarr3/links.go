@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 )
 
 // maxHops is the longest chain of soft links that is followed.
@@ -18,7 +19,7 @@ const maxHops = 40
 // the link. LookupLinked also returns the last name that it looked up.
 func LookupLinked(ctx context.Context, name string, link func(at string) string, lookup func(context.Context, string) (format.Entry, error)) (e format.Entry, at string, err error) {
 	e, err = lookup(ctx, name)
-	if at = name; !format.ValidPath(name) {
+	if at = name; !naming.ValidPath(name) {
 		return e, at, err
 	}
 	for range maxHops {

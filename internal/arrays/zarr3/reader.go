@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/zarr"
 )
@@ -35,7 +36,7 @@ type reader struct {
 	object string // the object that generated entries are reported to be in
 
 	mu    sync.Mutex
-	index *format.Index
+	index *kit.Index
 	root  []byte // zarr.json of the root; nil until it is needed
 	left  []leftOut
 	lost  map[string]bool    // paths that are left out
@@ -176,7 +177,7 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 	if isOld(last) {
 		return format.Entry{}, notThere(name)
 	}
-	if last == zarr.MetaName && format.ValidPath(name) {
+	if last == zarr.MetaName && naming.ValidPath(name) {
 		if e, err := r.src.keys.Lookup(ctx, name); err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return e, err
 		}
@@ -314,7 +315,7 @@ func (t *keyTable) Entry(i int) format.Entry {
 }
 
 // load lists the keys of version 2.
-func (r *reader) load(ctx context.Context) (*format.Index, error) {
+func (r *reader) load(ctx context.Context) (*kit.Index, error) {
 	r.mu.Lock()
 	index, err := r.index, r.readRoot(ctx)
 	r.mu.Unlock()
@@ -347,7 +348,7 @@ func (r *reader) load(ctx context.Context) (*format.Index, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.index == nil {
-		r.index = format.NewIndex(t)
+		r.index = kit.NewIndex(t)
 	}
 	return r.index, nil
 }

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // maxRun is the longest read that is cached. Heads, tails, indexes and small files are often read
@@ -46,7 +47,7 @@ func Wrap(st store.Store, limit int64) store.Store {
 func Look(ctx context.Context, st store.Store, prefix string, most int) (names []string, release func()) {
 	var all []store.Headed
 	whole := true
-	for h, err := range store.ListHeaders(ctx, st, prefix) {
+	for h, err := range storekit.ListHeaders(ctx, st, prefix) {
 		if whole = err == nil && len(all) < most; !whole {
 			break
 		}
@@ -72,11 +73,11 @@ func (c *cached) take(prefix string) ([]store.Headed, bool) {
 }
 
 func (c *cached) list(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
-	return looked(c, prefix, store.List(ctx, c.Store, prefix), func(h store.Headed) store.Info { return h.Info })
+	return looked(c, prefix, storekit.List(ctx, c.Store, prefix), func(h store.Headed) store.Info { return h.Info })
 }
 
 func (c *cached) listHeaders(ctx context.Context, prefix string) iter.Seq2[store.Headed, error] {
-	return looked(c, prefix, store.ListHeaders(ctx, c.Store, prefix), func(h store.Headed) store.Headed { return h })
+	return looked(c, prefix, storekit.ListHeaders(ctx, c.Store, prefix), func(h store.Headed) store.Headed { return h })
 }
 
 // looked yields what Look found below a prefix, or else what the store lists.
@@ -114,7 +115,7 @@ func (c *cached) Open(ctx context.Context, name string) (store.Object, error) {
 
 // openGrowing is Open for an object that only grows, called by its first opener.
 func (c *cached) openGrowing(ctx context.Context, name string) (store.Object, error) {
-	return c.open(name, func() (store.Object, error) { return store.OpenGrowing(ctx, c.Store, name) })
+	return c.open(name, func() (store.Object, error) { return storekit.OpenGrowing(ctx, c.Store, name) })
 }
 
 func (c *cached) open(name string, open func() (store.Object, error)) (store.Object, error) {
@@ -292,9 +293,9 @@ func (h *handle) readEnd(ctx context.Context, p []byte, tail bool) (int, error) 
 			return n, err
 		}
 	}
-	read := store.ReadHead
+	read := storekit.ReadHead
 	if tail {
-		read = store.ReadTail
+		read = storekit.ReadTail
 	}
 	n, err := read(ctx, h.inner, p)
 	if err != nil {

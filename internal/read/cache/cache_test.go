@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -90,14 +91,14 @@ func TestEndsAreSharedWithReads(t *testing.T) {
 		tail := func(k int) {
 			t.Helper()
 			p := make([]byte, k)
-			if got, err := store.ReadTail(t.Context(), o, p); err != nil || !bytes.Equal(p[:got], content[max(0, size-k):]) {
+			if got, err := storekit.ReadTail(t.Context(), o, p); err != nil || !bytes.Equal(p[:got], content[max(0, size-k):]) {
 				t.Errorf("size %d: tail %d: %d bytes, %v", size, k, got, err)
 			}
 		}
 		head := func(k int) {
 			t.Helper()
 			p := make([]byte, k)
-			if got, err := store.ReadHead(t.Context(), o, p); err != nil || !bytes.Equal(p[:got], content[:min(k, size)]) {
+			if got, err := storekit.ReadHead(t.Context(), o, p); err != nil || !bytes.Equal(p[:got], content[:min(k, size)]) {
 				t.Errorf("size %d: head %d: %d bytes, %v", size, k, got, err)
 			}
 		}
@@ -132,7 +133,7 @@ func TestWhatWasLookedAtIsNotListedAgain(t *testing.T) {
 	list := func(want int) {
 		t.Helper()
 		n := 0
-		for _, err := range store.ListHeaders(t.Context(), st, "s/") {
+		for _, err := range storekit.ListHeaders(t.Context(), st, "s/") {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -242,12 +243,12 @@ func TestRandomReadsAreRightAndBounded(t *testing.T) {
 					p := make([]byte, rnd.IntN(min(len(b)-off, 1<<(1+rnd.IntN(16)))))
 					switch rnd.IntN(8) {
 					case 0:
-						n, err := store.ReadTail(t.Context(), o, p)
+						n, err := storekit.ReadTail(t.Context(), o, p)
 						if err != nil || n != len(p) || !bytes.Equal(p, b[len(b)-n:]) {
 							t.Errorf("tail %d: %d, %v", len(p), n, err)
 						}
 					case 1:
-						n, err := store.ReadHead(t.Context(), o, p)
+						n, err := storekit.ReadHead(t.Context(), o, p)
 						if err != nil || n != len(p) || !bytes.Equal(p, b[:n]) {
 							t.Errorf("head %d: %d, %v", len(p), n, err)
 						}

@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/internal/read/digest"
 	"github.com/holdall/holdall/internal/read/engine"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A Content is the content of an entry, to be read front to back.
@@ -379,7 +380,7 @@ func (s *Source) sweepStored(ctx context.Context, entries iter.Seq2[Entry, error
 // Passing returns err, with the name of its entry, if it is not about the content: it is temporary,
 // or an object has been replaced. It returns nil for damage.
 func Passing(e Entry, err error) error {
-	if store.Temporary(err) || errors.Is(err, store.ErrChanged) {
+	if storekit.Temporary(err) || errors.Is(err, store.ErrChanged) {
 		return fmt.Errorf("%s: %w", format.Escape(e.Name), err)
 	}
 	return nil

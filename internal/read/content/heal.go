@@ -12,6 +12,7 @@ import (
 	"github.com/holdall/holdall/internal/read/outside"
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // With parity, damaged content is computed again while it is read.
@@ -186,7 +187,7 @@ func (s *Source) goesThrough(ctx context.Context, e Entry) bool { return s.Settl
 
 // curable reports whether an error may be about stored bytes.
 func curable(ctx context.Context, err error) bool {
-	if err == nil || err == io.EOF || ctx.Err() != nil || store.Temporary(err) {
+	if err == nil || err == io.EOF || ctx.Err() != nil || storekit.Temporary(err) {
 		return false
 	}
 	for _, other := range []error{store.ErrChanged, fs.ErrClosed, fs.ErrInvalid, fs.ErrPermission, errors.ErrUnsupported} {

@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -27,7 +28,7 @@ func protect(t testing.TB, st *storetest.Mem, loss float64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = store.Write(t.Context(), st, "x"+paritySuffix, func(w store.Writer) error {
+	_, err = storekit.Write(t.Context(), st, "x"+paritySuffix, func(w store.Writer) error {
 		_, err := parity.Protect(t.Context(), st, "x", objects, loss, nil, w)
 		return err
 	})
@@ -375,10 +376,10 @@ func TestErrorsThatAreNoDamageAreNotHealed(t *testing.T) {
 	s := openHealing(t, st, "caf", func(by string) { t.Error("healed") })
 	broken, asked = true, nil
 	e := lookup(t, s, "a")
-	if _, err := copyOf(t, s, e); !store.Temporary(err) || content.Passing(e, err) == nil {
+	if _, err := copyOf(t, s, e); !storekit.Temporary(err) || content.Passing(e, err) == nil {
 		t.Error(err)
 	}
-	if _, err := s.ReadAt(t.Context(), e, make([]byte, 10), 5); !store.Temporary(err) {
+	if _, err := s.ReadAt(t.Context(), e, make([]byte, 10), 5); !storekit.Temporary(err) {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -18,6 +18,7 @@ import (
 	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/internal/read/listing"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // IndexOptions say what WriteIndex writes.
@@ -69,9 +70,9 @@ func (s *Source) WriteIndex(ctx context.Context, to store.Store, toName string, 
 		}
 	}
 	if o.Private {
-		head.Archive = store.Redact(store.AddressOf(s.Store, s.Name))
+		head.Archive = store.Redact(storekit.AddressOf(s.Store, s.Name))
 	}
-	w, err := store.Create(ctx, to, toName)
+	w, err := storekit.Create(ctx, to, toName)
 	if err != nil {
 		return sum, err
 	}

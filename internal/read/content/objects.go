@@ -11,6 +11,7 @@ import (
 	"github.com/holdall/holdall/internal/read/cache"
 	"github.com/holdall/holdall/internal/read/outside"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // objects keeps the objects of an archive open as long as the archive is open, and also the
@@ -73,7 +74,7 @@ func (x *objects) open(ctx context.Context, name string, external bool) (store.O
 		}
 	}
 	if len(x.m) >= maxOpen {
-		return store.Briefly(st, at), nil
+		return storekit.Briefly(st, at), nil
 	}
 	o, err := st.Open(ctx, at)
 	if err == nil {
@@ -99,7 +100,7 @@ func (s *Source) Stat(ctx context.Context, address string) (store.Info, error) {
 	if err != nil {
 		return store.Info{}, err
 	}
-	return store.Briefly(st, name).Info(ctx)
+	return storekit.Briefly(st, name).Info(ctx)
 }
 
 // held calls do with each open object, until do returns an error.
@@ -124,7 +125,7 @@ func (x *objects) changed(ctx context.Context) error {
 		if err != nil || key.external {
 			continue
 		}
-		now, err := store.Briefly(cache.Below(x.rule.Store), key.name).Info(ctx)
+		now, err := storekit.Briefly(cache.Below(x.rule.Store), key.name).Info(ctx)
 		if err == nil && (now.Size != was.Size || now.Version != was.Version || !now.ModTime.Equal(was.ModTime)) {
 			err := fmt.Errorf("%s: %w", key.name, store.ErrChanged)
 			x.stale.Store(&err)

@@ -19,6 +19,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -303,7 +304,7 @@ func TestEveryFormatIsProvenAlike(t *testing.T) {
 			if sum.Unproven != int64(len(bad)) {
 				t.Errorf("%+v, but %d are told", sum, len(bad))
 			}
-			s := openAs(t, a.st, a.name, a.format.Name, way{index: kept.Use{At: store.AddressOf(to, "x.holdall")}})
+			s := openAs(t, a.st, a.name, a.format.Name, way{index: kept.Use{At: storekit.AddressOf(to, "x.holdall")}})
 			used++
 			want := map[string]string{}
 			each := func(s *content.Source, into func(e content.Entry, b []byte, err error)) {

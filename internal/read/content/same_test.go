@@ -16,11 +16,13 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/internal/read/content"
 	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -86,7 +88,7 @@ func sameArchives(t *testing.T, got, want *content.Source) {
 		}
 	}
 	for dir := range dirs {
-		if !format.ValidPath(dir) {
+		if !naming.ValidPath(dir) {
 			continue
 		}
 		a, aerr := entriesOf(got.Reader.ReadDir(ctx, dir))
@@ -166,7 +168,7 @@ func TestAnArchiveAnswersTheSameByItsIndex(t *testing.T) {
 				}
 				to := local.New(t.TempDir())
 				writeIndex(t, plain, to, "x.holdall", content.IndexOptions{View: view, Points: true})
-				w.index.At = store.AddressOf(to, "x.holdall")
+				w.index.At = storekit.AddressOf(to, "x.holdall")
 				used++
 				sameArchives(t, openAs(t, a.st, a.name, a.format.Name, w), plain)
 			})

@@ -16,12 +16,14 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/base/meter"
 	"github.com/holdall/holdall/internal/read/digest"
 	"github.com/holdall/holdall/internal/read/engine"
 	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/internal/read/listing"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Types of other packages.
@@ -346,7 +348,7 @@ func (s *Source) File(ctx context.Context, e Entry, all bool) (f *os.File, off i
 
 // Section returns e's content as one run of stored bytes, if it is one that needs no check or
 // decoding.
-func (s *Source) Section(ctx context.Context, e Entry) (*format.Section, bool) {
+func (s *Source) Section(ctx context.Context, e Entry) (*kit.Section, bool) {
 	if s.proof(e).pieces || s.heal.known() {
 		return nil, false
 	}
@@ -358,7 +360,7 @@ func (s *Source) Section(ctx context.Context, e Entry) (*format.Section, bool) {
 	if err != nil {
 		return nil, false
 	}
-	return format.NewSection(ctx, o, run.Off+run.Skip, e.Size), true
+	return kit.NewSection(ctx, o, run.Off+run.Skip, e.Size), true
 }
 
 // rawRun returns the one raw run that e's content begins with, if that is all of the content.
@@ -401,7 +403,7 @@ func (s *Source) Place(ctx context.Context, e Entry, own, base string) (p Place,
 	case run.External:
 		p.Address = s.objects.rule.Portable(run.Object, own)
 	case base == "":
-		p.Address = store.AddressOf(s.Store, run.Object)
+		p.Address = storekit.AddressOf(s.Store, run.Object)
 	default:
 		// Objects of an archive that is a folder lie below its address.
 		p.Address = base + strings.TrimPrefix(run.Object, s.Name)

@@ -21,6 +21,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -94,7 +95,7 @@ func TestSalvageGivesWhatCanBeRead(t *testing.T) {
 	}
 	// What may be had later ends it, and so do a context and a writer.
 	cause = &store.Error{Op: "read", Name: "x", Off: 0, Len: 1, Retry: true, Err: errors.New("busy")}
-	if _, err := s.Salvage(t.Context(), e, io.Discard); !store.Temporary(err) {
+	if _, err := s.Salvage(t.Context(), e, io.Discard); !storekit.Temporary(err) {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -10,6 +10,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/base/meter"
 	"github.com/holdall/holdall/store"
 )
@@ -272,7 +273,7 @@ func (a *Ahead) Close() error {
 func Aside(ctx context.Context, o store.Object, algo string, n int64, m *meter.Meter) (wait func() (format.Digest, error), stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
-	r := NewReader(counted{format.NewSection(ctx, o, 0, n), m}, algo)
+	r := NewReader(counted{kit.NewSection(ctx, o, 0, n), m}, algo)
 	var err error
 	go func() {
 		defer close(done)

@@ -10,6 +10,7 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A cursor is an open decoder at a position in the decoded content of a unit. It only moves
@@ -245,7 +246,7 @@ func (c *cursors) put(x *cursor) {
 // stays reports whether damage will be there the next time. failed is the error of the store, if
 // that is the cause.
 func (c *cursors) stays(failed error) bool {
-	return failed == nil || c.one && !store.Temporary(failed)
+	return failed == nil || c.one && !storekit.Temporary(failed)
 }
 
 func (c *cursors) remember(d damage) {

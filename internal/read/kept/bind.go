@@ -13,6 +13,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // endLen is how much of each end of an archive an index is bound to.
@@ -29,7 +30,7 @@ func Bind(ctx context.Context, st store.Store, name string) (b Bound, err error)
 	}
 	defer o.Close()
 	tail := make([]byte, endLen)
-	n, err := store.ReadTail(ctx, o, tail)
+	n, err := storekit.ReadTail(ctx, o, tail)
 	if err != nil {
 		return b, err
 	}
@@ -43,7 +44,7 @@ func Bind(ctx context.Context, st store.Store, name string) (b Bound, err error)
 		b.Version = info.Version
 		return b, nil
 	}
-	n, err = store.ReadHead(ctx, o, tail)
+	n, err = storekit.ReadHead(ctx, o, tail)
 	b.Head, b.HeadSHA256 = sumsOfEnd(tail[:n])
 	return b, err
 }
@@ -63,7 +64,7 @@ var errFarFolder = errors.New("the objects of the folder cannot be listed")
 func bindFolder(ctx context.Context, st store.Store, name string) (b Bound, err error) {
 	h := blake3.New()
 	prefix := strings.TrimSuffix(name, "/") + "/"
-	for info, err := range store.List(ctx, st, prefix) {
+	for info, err := range storekit.List(ctx, st, prefix) {
 		if err != nil {
 			return b, err
 		}
@@ -121,7 +122,7 @@ func BindWhole(ctx context.Context, st store.Store, name string) (Bound, error) 
 	}
 	defer o.Close()
 	head := make([]byte, endLen)
-	n, err := store.ReadHead(ctx, o, head)
+	n, err := storekit.ReadHead(ctx, o, head)
 	if err == nil {
 		b.Head, b.HeadSHA256 = sumsOfEnd(head[:n])
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/testkit"
 )
 
@@ -50,7 +51,7 @@ func TestIndexesOfEdition2AreRead(t *testing.T) {
 						delete(xs, entries[i].Name)
 					}
 				}
-				l := &listed{format.NewIndex(format.Entries(entries)), xs}
+				l := &listed{kit.NewIndex(kit.Entries(entries)), xs}
 				x := open(t, read(t, name))
 				if was := x.listing.t.Depth > 0; was != (name == "listed") {
 					t.Fatalf("it has all rows once more: %v", was)

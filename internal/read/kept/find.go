@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Suffix is appended to the name of an archive to get the name of its published index.
@@ -98,8 +99,8 @@ func (f *finder) find(ctx context.Context) *Index {
 		}
 	}
 	if f.u.Folder != nil {
-		if st, name, ok := f.u.Folder.of(ctx, store.AddressOf(f.st, f.name), f.w); ok {
-			if x := f.try(ctx, st, name, store.AddressOf(st, name), true); x != nil {
+		if st, name, ok := f.u.Folder.of(ctx, storekit.AddressOf(f.st, f.name), f.w); ok {
+			if x := f.try(ctx, st, name, storekit.AddressOf(st, name), true); x != nil {
 				f.u.Folder.touch(name)
 				return x
 			}

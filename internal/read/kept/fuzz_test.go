@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/testkit"
 )
 
@@ -82,7 +83,7 @@ func FuzzOpen(f *testing.F) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for _, n := range []int{0, 3, 40} {
 		entries, xs := anyEntries(rnd, n)
-		l := &listed{format.NewIndex(format.Entries(entries)), xs}
+		l := &listed{kit.NewIndex(kit.Entries(entries)), xs}
 		b, _ := build(f, l, Head{Format: "list"}, Options{})
 		f.Add(b)
 		b, _ = build(f, l, Head{Format: "list", Chunk: MinChunk}, Options{Digests: func(yield func([DigestLen]byte, error) bool) {
@@ -114,7 +115,7 @@ func FuzzRows(f *testing.F) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for _, n := range []int{1, 3, 40} {
 		entries, xs := anyEntries(rnd, n)
-		l := &listed{format.NewIndex(format.Entries(entries)), xs}
+		l := &listed{kit.NewIndex(kit.Entries(entries)), xs}
 		b, _ := build(f, l, Head{Format: "list"}, Options{})
 		x, err := openBytes(f.Context(), b, false)
 		if err != nil {
@@ -215,7 +216,7 @@ func TestForgedRowsLeadNowhere(t *testing.T) {
 	rnd := testkit.Rand(t)
 	entries, xs := anyEntries(rnd, 150)
 	for _, chunk := range []int64{0, MinChunk} {
-		l := &listed{format.NewIndex(format.Entries(entries)), xs}
+		l := &listed{kit.NewIndex(kit.Entries(entries)), xs}
 		b, _ := build(t, l, Head{Format: "list", Chunk: chunk}, Options{Digests: piecesOf(t, l)})
 		x := opened(t, b)
 		good, n := firstPage(t, x)

@@ -17,8 +17,10 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // An Index answers queries as a format's reader does. Its methods may be called in parallel.
@@ -51,7 +53,7 @@ func Open(ctx context.Context, obj store.Object, name, archive string, workers i
 		}
 	}()
 	tail := make([]byte, tailGuess)
-	n, err := store.ReadTail(ctx, obj, tail)
+	n, err := storekit.ReadTail(ctx, obj, tail)
 	if err != nil {
 		return nil, err
 	}
@@ -434,7 +436,7 @@ func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.S
 		at := place{dir: dir}
 		if dir == "." {
 			at.dir = ""
-		} else if !format.ValidPath(dir) {
+		} else if !naming.ValidPath(dir) {
 			return notFound("readdir", dir)
 		}
 		c, err := x.seekKey(ctx, appendText(nil, at.dir))

@@ -18,6 +18,8 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
@@ -25,7 +27,7 @@ import (
 
 // listed is an archive that is a list.
 type listed struct {
-	*format.Index
+	*kit.Index
 	xs map[string][]format.Extent
 }
 
@@ -227,7 +229,7 @@ func sameAnswers(t *testing.T, x *Index, l *listed, rnd *rand.Rand) {
 		if got.Ref, e.Ref = nil, nil; !reflect.DeepEqual(got, e) {
 			t.Fatalf("lookup of %q: found %+v, expected %+v", name, got, e)
 		}
-		if format.ValidPath(name) {
+		if naming.ValidPath(name) {
 			same(t, fmt.Sprintf("what is in %q", name), all(x.ReadDir(ctx, name)), all(l.ReadDir(ctx, name)))
 			var below []any
 			for _, w := range want {
@@ -267,7 +269,7 @@ func TestAnIndexAnswersAsTheArchive(t *testing.T) {
 			}
 			for _, open := range []func(testing.TB, []byte) *Index{opened, openedNear, openedFile} {
 				entries, xs := anyEntries(rnd, n)
-				l := &listed{format.NewIndex(format.Entries(entries)), xs}
+				l := &listed{kit.NewIndex(kit.Entries(entries)), xs}
 				b, head := build(t, l, Head{Format: "list"}, Options{Memory: int64(rnd.IntN(10)) << 20})
 				if again, _ := build(t, l, Head{Format: "list"}, Options{}); !bytes.Equal(b, again) {
 					t.Fatal("other bytes the second time")
@@ -295,7 +297,7 @@ func TestDigestsAreThoseOfTheirPieces(t *testing.T) {
 				delete(xs, entries[i].Name)
 			}
 		}
-		l := &listed{format.NewIndex(format.Entries(entries)), xs}
+		l := &listed{kit.NewIndex(kit.Entries(entries)), xs}
 		sum := func(name string, piece int64) (d [DigestLen]byte) {
 			copy(d[:], fmt.Sprintf("%d %s", piece, name))
 			return d
@@ -339,7 +341,7 @@ func regular(n int) *listed {
 	for i := range entries {
 		entries[i] = format.Entry{Name: fmt.Sprintf("data/%04d/member_%07d.txt", i/1000, i), Size: 100, Ref: i}
 	}
-	return &listed{Index: format.NewIndex(format.Entries(entries))}
+	return &listed{Index: kit.NewIndex(kit.Entries(entries))}
 }
 
 func (l *listed) Can() format.Abilities {

@@ -3,7 +3,7 @@ package kept
 import (
 	"strings"
 
-	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 )
 
 // place is the position of a name among the rows, where the direct children of a directory are
@@ -15,7 +15,7 @@ type place struct {
 }
 
 func placeOf(name string) place {
-	if !format.ValidPath(name) {
+	if !naming.ValidPath(name) {
 		return place{base: name, whole: true}
 	}
 	if i := strings.LastIndexByte(name, '/'); i >= 0 {

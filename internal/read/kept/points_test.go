@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/testkit"
 )
 
@@ -45,7 +46,7 @@ func solid(t testing.TB) (l *listed, stored, content []byte) {
 		entries = append(entries, e)
 		xs[e.Name] = []format.Extent{{Size: e.Size, Object: "dir/x", Off: first, Len: int64(len(stored)) - first, Codec: codec.Gzip, Skip: i << 20}}
 	}
-	return &listed{format.NewIndex(format.Entries(entries)), xs}, stored, content
+	return &listed{kit.NewIndex(kit.Entries(entries)), xs}, stored, content
 }
 
 func storedIn(b []byte) StoredBytes {

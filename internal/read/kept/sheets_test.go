@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
@@ -39,7 +40,7 @@ func answers(t testing.TB, x *Index, names []string) (all []any) {
 func small(t testing.TB, rows int) (b []byte, names []string) {
 	t.Helper()
 	entries, xs := anyEntries(rand.New(rand.NewPCG(5, 6)), rows)
-	l := &listed{format.NewIndex(format.Entries(entries)), xs}
+	l := &listed{kit.NewIndex(kit.Entries(entries)), xs}
 	b, _ = build(t, l, Head{Format: "list"}, Options{})
 	for e, err := range l.Entries(t.Context()) {
 		if err != nil {

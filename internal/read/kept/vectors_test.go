@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 )
 
 var update = flag.Bool("update", false, "rewrite the test vectors")
@@ -227,7 +228,7 @@ func sameRows(t *testing.T, x *Index, v vector) {
 func TestTheVectorsAreWhatIsWritten(t *testing.T) {
 	for name, v := range vectors() {
 		t.Run(name, func(t *testing.T) {
-			l := &listed{format.NewIndex(format.Entries(v.entries)), v.xs}
+			l := &listed{kit.NewIndex(kit.Entries(v.entries)), v.xs}
 			head := Head{Format: "list", Bound: v.bound, Objects: []string{""}}
 			var digests func(func([DigestLen]byte, error) bool)
 			if v.chunk {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 )
 
 // Place returns the position of an entry in a listing of the directory that contains it: its name
@@ -98,7 +99,7 @@ func passed(ctx context.Context, r Lister, seek readDirFrom, dir, from string) (
 		if name == "." {
 			continue // dir itself
 		}
-		if strings.Contains(name, "/") && (dir != "." || format.ValidPath(name)) {
+		if strings.Contains(name, "/") && (dir != "." || naming.ValidPath(name)) {
 			continue
 		}
 		if dir != "." {
@@ -205,8 +206,8 @@ func (read ReadDir) Keys(ctx context.Context, prefix, from string) iter.Seq2[for
 			here := e
 			e, err, ok = next()
 			more, _ := k.take(here, yield, func() bool {
-				return !format.ValidPath(here.Name) || k.below(here.Name, func(key format.Entry, kerr error) bool {
-					for ok && err == nil && kerr == nil && e.Name < key.Name && (e.Kind != format.Dir || !format.ValidPath(e.Name)) {
+				return !naming.ValidPath(here.Name) || k.below(here.Name, func(key format.Entry, kerr error) bool {
+					for ok && err == nil && kerr == nil && e.Name < key.Name && (e.Kind != format.Dir || !naming.ValidPath(e.Name)) {
 						if e.Kind != format.Dir && e.Name >= k.from && strings.HasPrefix(e.Name, prefix) && !yield(e, nil) {
 							return false
 						}

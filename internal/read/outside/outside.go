@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A Rule says where an archive may refer to.
@@ -47,7 +48,7 @@ func (x Rule) Find(ctx context.Context, address string) (store.Store, string, er
 // resolve returns the whole address of what an archive leads to, and its name
 // if it lies in the archive's own folder or below.
 func (x Rule) resolve(address string) (whole, name string) {
-	own := store.AddressOf(x.Store, x.Name)
+	own := storekit.AddressOf(x.Store, x.Name)
 	if store.Scheme(address) == "file" {
 		if p, ok := strings.CutPrefix(address, "file://"); ok && strings.HasPrefix(p, "/") {
 			if plain, err := url.PathUnescape(p); err == nil {
@@ -89,7 +90,7 @@ func (x Rule) mayLead(whole, name string) bool {
 	case name != "":
 		return true
 	}
-	own := store.AddressOf(x.Store, x.Name)
+	own := storekit.AddressOf(x.Store, x.Name)
 	if scheme := store.Scheme(own); scheme != "" && scheme == store.Scheme(whole) && origin(own) == origin(whole) && origin(own) != "" {
 		return true
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/internal/testkit"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -125,7 +125,7 @@ func TestCheckOfOneOfASet(t *testing.T) {
 	}
 	protect(t, st, 0.1, names...)
 	st.Put("a.caf"+Suffix, st.Get(names[0]+Suffix))
-	_ = store.Remove(t.Context(), st, names[0]+Suffix)
+	_ = storekit.Remove(t.Context(), st, names[0]+Suffix)
 	b := slices.Clone(st.Get(names[2]))
 	b[20*minBlock] ^= 1
 	st.Put(names[2], b)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A File is an open parity file. Its damaged parts are not used.
@@ -84,7 +85,7 @@ const mostLost = 256
 
 func (f *File) open(ctx context.Context) error {
 	tail := make([]byte, tailLen)
-	n, err := store.ReadTail(ctx, f.obj, tail)
+	n, err := storekit.ReadTail(ctx, f.obj, tail)
 	if err != nil {
 		if passing(ctx, err) || errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -220,7 +221,7 @@ func (f *File) is(b []byte, k kind, number int64) bool {
 
 // passing reports whether an error is not about the stored data, and may not occur the next time.
 func passing(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || store.Temporary(err) || errors.Is(err, store.ErrChanged) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrClosed)
+	return ctx.Err() != nil || storekit.Temporary(err) || errors.Is(err, store.ErrChanged) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrClosed)
 }
 
 // mostKept is how many bytes of the directory are kept in memory.

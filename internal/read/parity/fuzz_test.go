@@ -13,7 +13,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/read/parity/gf16"
 	"github.com/holdall/holdall/internal/testkit"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -139,7 +139,7 @@ func use(t *testing.T, st *storetest.Mem, s sample, trusted bool) {
 		}
 	}
 	v := g.Store()
-	for _, err := range store.List(ctx, v, "") {
+	for _, err := range storekit.List(ctx, v, "") {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A Guard checks the blocks of an archive and heals them.
@@ -102,11 +103,11 @@ func bind(ctx context.Context, f *File, st store.Store, name string) (*Guard, er
 }
 
 func (p *part) open(ctx context.Context, st store.Store) error {
-	o, info, err := store.OpenInfo(ctx, st, p.name)
+	o, info, err := storekit.OpenInfo(ctx, st, p.name)
 	if err == nil {
 		if p.obj, p.there = o, info.Size; p.brief {
 			o.Close()
-			p.obj = store.Briefly(st, p.name)
+			p.obj = storekit.Briefly(st, p.name)
 		}
 		p.same = info.Size == p.Size && (p.Version != "" && p.Version == info.Version || !p.Modified.IsZero() && sameTime(p, info))
 		return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/base/meter"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // IsFolder reports whether name in st is a folder of objects and not an object.
@@ -24,12 +25,12 @@ func IsFolder(ctx context.Context, st store.Store, name string) bool {
 
 // Find returns the objects that an archive consists of: one, or those of a folder.
 func Find(ctx context.Context, st store.Store, name string) (all []Object, err error) {
-	info, err := store.Briefly(st, name).Info(ctx)
+	info, err := storekit.Briefly(st, name).Info(ctx)
 	if err == nil {
 		return []Object{objectOf("", info)}, nil
 	}
 	prefix := strings.TrimSuffix(name, "/")
-	for info, lerr := range store.List(ctx, st, prefix+"/") {
+	for info, lerr := range storekit.List(ctx, st, prefix+"/") {
 		if lerr != nil {
 			if errors.Is(lerr, errors.ErrUnsupported) {
 				break

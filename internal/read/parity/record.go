@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A Recorder computes the parity of an archive, or of a set of archives, while it is written
@@ -15,7 +16,7 @@ import (
 // cannot follow. In that case Commit reads it.
 type Recorder struct {
 	ctx    context.Context
-	stage  *store.Stage
+	stage  *storekit.Stage
 	root   string
 	expect int64
 	loss   float64
@@ -40,7 +41,7 @@ type recorded struct {
 // Record returns a Recorder for an archive called root that will be written to a stage as an
 // object, a folder or chunks. The archive will have about expect bytes. The parity survives the
 // loss of any share loss of them.
-func Record(ctx context.Context, stage *store.Stage, root string, expect int64, loss float64) *Recorder {
+func Record(ctx context.Context, stage *storekit.Stage, root string, expect int64, loss float64) *Recorder {
 	return &Recorder{ctx: ctx, stage: stage, root: strings.TrimRight(root, "/"), expect: expect, loss: loss}
 }
 
@@ -57,14 +58,14 @@ func (r *Recorder) Close() {
 func (r *Recorder) Store() store.Store { return recording{r.stage, r} }
 
 type recording struct {
-	*store.Stage
+	*storekit.Stage
 	r *Recorder
 }
 
 func (s recording) Can() store.Abilities { return store.Abilities{Create: s.create} }
 
 func (s recording) create(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
-	out, err := store.CreateAs(ctx, s.Stage, name, wish)
+	out, err := storekit.CreateAs(ctx, s.Stage, name, wish)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +226,7 @@ func (r *Recorder) Finish(ctx context.Context) error {
 // put writes a parity file that becomes visible at Commit. It replaces an existing parity file,
 // which belongs to the archive that is being replaced.
 func (r *Recorder) put(ctx context.Context, name string, write func(store.Writer) error) (err error) {
-	out, err := store.Create(ctx, r.stage.Store, name)
+	out, err := storekit.Create(ctx, r.stage.Store, name)
 	if err != nil {
 		return err
 	}
@@ -246,7 +247,7 @@ func (r *Recorder) Commit(ctx context.Context) (store.Info, error) {
 		objects, base, name := r.objects()
 		err := r.put(ctx, name, func(w store.Writer) error {
 			for i := range objects {
-				info, err := store.Briefly(r.stage.Store, objects[i].NameBeside(base)).Info(ctx)
+				info, err := storekit.Briefly(r.stage.Store, objects[i].NameBeside(base)).Info(ctx)
 				if err != nil {
 					return err
 				}

@@ -10,6 +10,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // scribble writes an object as formats do: on, back, and over what was written. It stays
@@ -61,7 +62,7 @@ func TestParityIsRecordedWhileAnArchiveIsWritten(t *testing.T) {
 	for round := range testkit.Rounds(t, 40) {
 		st := local.New(t.TempDir())
 		st.NoSync = true
-		stage := store.NewStage(st)
+		stage := storekit.NewStage(st)
 		size, beyond := 60_000+rnd.IntN(3<<20), rnd.IntN(4) == 0
 		names := []string{"x.caf"}
 		switch rnd.IntN(3) {
@@ -77,7 +78,7 @@ func TestParityIsRecordedWhileAnArchiveIsWritten(t *testing.T) {
 		r := Record(ctx, stage, "x.caf", expect, 0.05)
 		var open []store.Writer
 		for i, name := range names {
-			w, err := store.Create(ctx, r.Store(), name)
+			w, err := storekit.Create(ctx, r.Store(), name)
 			if err == nil {
 				err = scribble(rnd, w, size, beyond)
 			}
@@ -88,7 +89,7 @@ func TestParityIsRecordedWhileAnArchiveIsWritten(t *testing.T) {
 				if err := w.Abort(); err != nil {
 					t.Fatal(err)
 				}
-				if w, err = store.Create(ctx, r.Store(), name); err == nil {
+				if w, err = storekit.Create(ctx, r.Store(), name); err == nil {
 					_, err = w.Write([]byte("x"))
 				}
 				if err != nil {

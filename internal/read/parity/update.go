@@ -12,6 +12,7 @@ import (
 	"github.com/holdall/holdall/internal/base/meter"
 	"github.com/holdall/holdall/internal/read/parity/gf16"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A Keeper updates the parity of an archive that is changed in place through Store. It keeps the
@@ -131,7 +132,7 @@ func (k *Keeper) Update(ctx context.Context) (note string, err error) {
 	}
 	err = ErrTooMuch
 	if k.seen && !k.lost {
-		_, err = store.Write(ctx, k.st, at, func(w store.Writer) error { return k.update(ctx, w) })
+		_, err = storekit.Write(ctx, k.st, at, func(w store.Writer) error { return k.update(ctx, w) })
 	}
 	if errors.Is(err, errLost) || errors.Is(err, ErrTooMuch) {
 		note = at + " was computed again from the whole archive"
@@ -167,7 +168,7 @@ func (f *File) Renew(ctx context.Context, st store.Store, name string, m *meter.
 	}
 	total := int64(0)
 	for i := range objects {
-		info, err := store.Briefly(st, objects[i].NameBeside(name)).Info(ctx)
+		info, err := storekit.Briefly(st, objects[i].NameBeside(name)).Info(ctx)
 		if err != nil {
 			return sum, 0, err
 		}
@@ -188,14 +189,14 @@ func (f *File) Renew(ctx context.Context, st store.Store, name string, m *meter.
 			return sum, 0, err
 		}
 	}
-	info, err := store.Write(ctx, st, f.At, func(w store.Writer) error { return e.Finish(w, objects) })
+	info, err := storekit.Write(ctx, st, f.At, func(w store.Writer) error { return e.Finish(w, objects) })
 	return e.Summary(), info.Size, err
 }
 
 // update writes the old parity with the changes added. It returns errLost if a part of the parity
 // file that it needs is damaged, and ErrTooMuch if the parity no longer suffices.
 func (k *Keeper) update(ctx context.Context, to io.Writer) error {
-	o, info, err := store.OpenInfo(ctx, k.st, k.name)
+	o, info, err := storekit.OpenInfo(ctx, k.st, k.name)
 	if err != nil {
 		return err
 	}

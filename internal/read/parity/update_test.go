@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -57,7 +58,7 @@ func TestParityOfWhatIsChangedInPlace(t *testing.T) {
 // change writes here and there, and at the end.
 func change(rnd *rand.Rand, st store.Store) error {
 	ctx := context.Background()
-	a, err := store.Amend(ctx, st, "a.tar")
+	a, err := storekit.Amend(ctx, st, "a.tar")
 	if err != nil {
 		return err
 	}
@@ -139,7 +140,7 @@ func TestParityThatCannotBeBroughtUpToDate(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer k.Close()
-			a, err := store.Amend(ctx, k.Store(), "a.tar")
+			a, err := storekit.Amend(ctx, k.Store(), "a.tar")
 			if err == nil {
 				err = a.WriteAt(ctx, testkit.Noise(rnd, 400_000), a.Size())
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Store shows the archive as it was when the parity was made. It verifies all that is read against
@@ -82,7 +83,7 @@ func (v *view) Can() store.Abilities {
 // list also lists objects that are lost.
 func (v *view) list(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
 	if v.g.anyShort && !v.healsMissing(ctx, nil) {
-		return store.List(ctx, v.Store, prefix)
+		return storekit.List(ctx, v.Store, prefix)
 	}
 	var lost []*part
 	for _, p := range v.g.objs {
@@ -92,7 +93,7 @@ func (v *view) list(ctx context.Context, prefix string) iter.Seq2[store.Info, er
 	}
 	slices.SortFunc(lost, func(a, b *part) int { return strings.Compare(a.name, b.name) })
 	return func(yield func(store.Info, error) bool) {
-		for info, err := range store.List(ctx, v.Store, prefix) {
+		for info, err := range storekit.List(ctx, v.Store, prefix) {
 			for err == nil && len(lost) > 0 && lost[0].name < info.Name {
 				if !yield(v.info(lost[0])) {
 					return

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Lost returns the names of the objects that the guard was bound to and that are missing.
@@ -24,7 +25,7 @@ func (g *Guard) Lost() (names []string) {
 // then replaced.
 func (g *Guard) WriteBack(ctx context.Context) error {
 	v := &view{Store: g.st, g: g, rest: true}
-	stage := store.NewStage(g.st)
+	stage := storekit.NewStage(g.st)
 	defer stage.Discard()
 	var amended []*part
 	for _, p := range g.objs {
@@ -36,7 +37,7 @@ func (g *Guard) WriteBack(ctx context.Context) error {
 			return err
 		}
 		if !whole {
-			a, err := store.Amend(ctx, g.st, p.name)
+			a, err := storekit.Amend(ctx, g.st, p.name)
 			if err == nil {
 				amended = append(amended, p)
 				err = a.Close()
@@ -122,8 +123,8 @@ func (v *view) copy(ctx context.Context, p *part, to store.Store) error {
 	if err != nil {
 		return err
 	}
-	_, err = store.Write(ctx, to, p.name, func(w store.Writer) error {
-		return store.WriteRange(ctx, w, o, 0, o.(*whole).size)
+	_, err = storekit.Write(ctx, to, p.name, func(w store.Writer) error {
+		return storekit.WriteRange(ctx, w, o, 0, o.(*whole).size)
 	})
 	return err
 }
@@ -135,7 +136,7 @@ func (v *view) amend(ctx context.Context, p *part) error {
 	if err != nil {
 		return err
 	}
-	a, err := store.Amend(ctx, g.st, p.name)
+	a, err := storekit.Amend(ctx, g.st, p.name)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,9 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/read/detect"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A Guard says what a verb reads, and what it may replace.
@@ -53,7 +55,7 @@ func (e *Error) Unwrap() error        { return e.Err }
 // Check returns an [*Error] if the verb may not write to name in st. What is not a regular file
 // is nothing that a writer replaces: a folder, a pipe or a device.
 func (g Guard) Check(ctx context.Context, st store.Store, name string) error {
-	at := store.AddressOf(st, name)
+	at := storekit.AddressOf(st, name)
 	there, local := fs.FileInfo(nil), st.Can().Near && at != "" && store.Scheme(at) == ""
 	if local {
 		var err error
@@ -124,5 +126,5 @@ func probe(ctx context.Context, st store.Store, name string) (format.Probe, erro
 		return format.Probe{}, err
 	}
 	defer o.Close()
-	return format.ReadProbe(ctx, o, name, !st.Can().Near)
+	return detect.Probe(ctx, o, name, !st.Can().Near)
 }

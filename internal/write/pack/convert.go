@@ -9,10 +9,12 @@ import (
 	"slices"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/read/content"
 	"github.com/holdall/holdall/internal/read/listing"
 	"github.com/holdall/holdall/internal/write/output"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Convert writes the entries of src into a new archive called name in st, in stored order. Content
@@ -27,7 +29,7 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 	if err := src.Vouched(); err != nil {
 		return Summary{}, err
 	}
-	p.guards(output.Guard{Inputs: []string{cmp.Or(store.AddressOf(src.Store, src.Name), src.Name)}})
+	p.guards(output.Guard{Inputs: []string{cmp.Or(storekit.AddressOf(src.Store, src.Name), src.Name)}})
 	p.some = p.names != nil
 	if p.f.Name == src.Format.Name {
 		about, err := src.Reader.About(ctx)
@@ -73,7 +75,7 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 		if p.joined() != nil || src.Store.Can().Near {
 			return p.swept(ctx, src, entries) // joined content, and archives on a disk, are read here
 		}
-		if copies := p.st.Store.Can().CopiesFrom; p.f.Copies && p.parity == nil && copies != nil && copies(store.AddressOf(src.Store, src.Name)) {
+		if copies := p.st.Store.Can().CopiesFrom; p.f.Copies && p.parity == nil && copies != nil && copies(storekit.AddressOf(src.Store, src.Name)) {
 			return p.convertWithin(ctx, src, entries)
 		}
 		return p.swept(ctx, src, entries)
@@ -196,7 +198,7 @@ const maxHops = 40
 
 // copied returns the place of large content that the system can copy from file to file; some file
 // systems do that without writing it again. Reading and writing small content is faster.
-func (p *packer) copied(ctx context.Context, src *content.Source, e format.Entry) (*format.Section, bool) {
+func (p *packer) copied(ctx context.Context, src *content.Source, e format.Entry) (*kit.Section, bool) {
 	if e.Size <= content.Small || p.joined() != nil || p.parity != nil || !src.Store.Can().Near {
 		return nil, false
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/bucket"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -237,7 +238,7 @@ func ranges(st store.Store, info store.Info, content []byte, n int, live func(i 
 
 func listedAs(t *testing.T, st store.Store, name string) store.Info {
 	t.Helper()
-	for info, err := range store.List(t.Context(), st, name) {
+	for info, err := range storekit.List(t.Context(), st, name) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/read/digest"
 	"github.com/holdall/holdall/internal/read/parity"
@@ -435,7 +436,7 @@ func (p *packer) addCopied(ctx context.Context, n tree.Node, e format.Entry) err
 	}
 	defer o.Close()
 	p.describe(&e, m)
-	section := format.NewSection(ctx, o, 0, e.Size)
+	section := kit.NewSection(ctx, o, 0, e.Size)
 	wait, stop := digest.Aside(ctx, o, p.digests(), e.Size, p.o.Meter)
 	defer stop()
 	section.Sum = wait

@@ -14,7 +14,7 @@ import (
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/base/meter"
 	"github.com/holdall/holdall/internal/read/content"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Last elements of the keys of Zarr metadata.
@@ -56,7 +56,7 @@ type graft struct {
 // and keeps its members. Missing parent groups are added too. Graft returns how many keys could not
 // be added.
 func Graft(ctx context.Context, m format.Amender, there, from *content.Source, names []string, o GraftOptions) (failed int64, err error) {
-	g := &graft{m: m, there: there, from: from, own: store.AddressOf(there.Store, there.Name), o: o,
+	g := &graft{m: m, there: there, from: from, own: storekit.AddressOf(there.Store, there.Name), o: o,
 		added: map[string]bool{}, arrays: map[string]bool{}, groups: map[string]bool{}}
 	for _, step := range []func(context.Context) error{
 		func(ctx context.Context) error { return g.choose(ctx, names) }, g.fits, g.surround, g.clear, g.refer, g.copy,

@@ -11,7 +11,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/archivetest"
 	"github.com/holdall/holdall/internal/write/pack"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -89,7 +89,7 @@ func TestObjectWhoseHeadersCannotBeHadIsNotPacked(t *testing.T) {
 	s, source, _ := buckets(t)
 	s.Put("source", "empty", nil)
 	s.Put("source", "much", numbered(10, 0))
-	s.Describe("source", "much", map[string]string{"x-amz-meta-a": strings.Repeat("a", store.MaxHeaders)})
+	s.Describe("source", "much", map[string]string{"x-amz-meta-a": strings.Repeat("a", storekit.MaxHeaders)})
 	s.Hook = func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodHead {
 			w.WriteHeader(http.StatusForbidden)

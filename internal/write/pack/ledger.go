@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/write/tree"
 )
 
@@ -41,7 +42,7 @@ func (p *packer) drop(name, kind string) {
 // objects keeps their times, too.
 func (p *packer) note(e *format.Entry) {
 	has := attributes(e)
-	if format.HasObjectAttr(*e) {
+	if kit.HasObjectAttr(*e) {
 		if p.ledger.headers = true; p.keepsHeaders() {
 			has &^= format.KeepsTimes
 		}

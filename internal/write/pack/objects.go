@@ -16,6 +16,7 @@ import (
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 const (
@@ -110,7 +111,7 @@ type item struct {
 func itemsAt(ctx context.Context, addresses []string) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
 		for _, address := range addresses {
-			st, err := store.OpenFolder(ctx, address)
+			st, err := storekit.OpenFolder(ctx, address)
 			if err != nil {
 				yield(item{}, err)
 				return
@@ -120,7 +121,7 @@ func itemsAt(ctx context.Context, addresses []string) iter.Seq2[item, error] {
 				prefix = path.Base(strings.TrimRight(address, "/")) + "/"
 			}
 			some := false
-			for info, err := range store.List(ctx, st, "") {
+			for info, err := range storekit.List(ctx, st, "") {
 				if !some && errors.Is(err, errors.ErrUnsupported) {
 					break
 				}
@@ -145,7 +146,7 @@ func itemAt(ctx context.Context, address string) (item, error) {
 	if err != nil {
 		return item{}, err
 	}
-	info, err := store.Briefly(st, name).Info(ctx)
+	info, err := storekit.Briefly(st, name).Info(ctx)
 	return item{st: st, info: info, name: path.Base(name)}, err
 }
 
@@ -226,23 +227,23 @@ func (p *packer) ownObjects() func(item) bool {
 	if p.o.ChunkSize > 0 {
 		first = ChunkName(p.name, 1, ext)
 	}
-	own := store.AddressOf(p.st.Store, first)
+	own := storekit.AddressOf(p.st.Store, first)
 	if own == "" {
 		return func(item) bool { return false }
 	}
 	var parities []string
 	for _, name := range p.parityNames() {
-		parities = append(parities, store.AddressOf(p.st.Store, name))
+		parities = append(parities, storekit.AddressOf(p.st.Store, name))
 	}
 	ours := func(it item) bool {
-		return strings.HasSuffix(it.info.Name, parity.Suffix) && slices.Contains(parities, store.AddressOf(it.st, it.info.Name))
+		return strings.HasSuffix(it.info.Name, parity.Suffix) && slices.Contains(parities, storekit.AddressOf(it.st, it.info.Name))
 	}
 	if p.o.ChunkSize == 0 {
-		return func(it item) bool { return store.AddressOf(it.st, it.info.Name) == own || ours(it) }
+		return func(it item) bool { return storekit.AddressOf(it.st, it.info.Name) == own || ours(it) }
 	}
 	stem, end := own[:strings.LastIndex(own, "00001")], own[strings.LastIndex(own, "00001")+len("00001"):]
 	return func(it item) bool {
-		rest, ok := strings.CutPrefix(store.AddressOf(it.st, it.info.Name), stem)
+		rest, ok := strings.CutPrefix(storekit.AddressOf(it.st, it.info.Name), stem)
 		if ok {
 			rest, ok = strings.CutSuffix(rest, end)
 		}
@@ -373,7 +374,7 @@ func (p *packer) tryObject(ctx context.Context, q *pieces, c *piece) error {
 			}
 		}
 		return nil
-	case store.Temporary(err) && !p.o.Lenient:
+	case storekit.Temporary(err) && !p.o.Lenient:
 		return err
 	}
 	return p.unreadable(c.of.item, err)

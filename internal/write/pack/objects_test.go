@@ -21,6 +21,7 @@ import (
 	"github.com/holdall/holdall/store"
 	_ "github.com/holdall/holdall/store/all" // addresses are opened
 	"github.com/holdall/holdall/store/bucket"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
@@ -388,7 +389,7 @@ func TestObjectsOfABusyServerAreLeftOutOnWish(t *testing.T) {
 		left := map[string]error{}
 		o := pack.Options{Formats: objectFormats, Lenient: lenient, OnError: func(name string, err error) { left[name] = err }}
 		sum, err := pack.Objects(t.Context(), target, "x.caf", objectsOf(source, source.List(t.Context(), "")), o)
-		if lenient != (err == nil) || lenient && (sum.Entries != 2 || sum.Failed != 1 || !store.Temporary(left["1"])) {
+		if lenient != (err == nil) || lenient && (sum.Entries != 2 || sum.Failed != 1 || !storekit.Temporary(left["1"])) {
 			t.Errorf("lenient %v: %+v, %v, %v", lenient, sum, left, err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/base/glob"
 	"github.com/holdall/holdall/internal/base/meter"
@@ -24,6 +25,7 @@ import (
 	"github.com/holdall/holdall/internal/write/output"
 	"github.com/holdall/holdall/internal/write/tree"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Options are options for a new archive. Those also in holdall.PackOptions are described there.
@@ -194,7 +196,7 @@ func (p *packer) order() func(a, b format.Entry) int {
 type packer struct {
 	o        Options
 	f        *format.Format
-	st       *store.Stage
+	st       *storekit.Stage
 	name     string
 	carry    [][2]string
 	manifest []format.Entry
@@ -233,7 +235,7 @@ func newPacker(st store.Store, name string, o Options) (*packer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &packer{o: o, f: f, names: names, st: store.NewStage(st), name: name, chunkMax: o.ChunkMax}
+	p := &packer{o: o, f: f, names: names, st: storekit.NewStage(st), name: name, chunkMax: o.ChunkMax}
 	p.perLoad.Store(8)
 	p.st.Wishes, p.st.Keeps = store.Wishes{Once: o.Once, Resume: o.Resume}, o.Resume || o.Keep
 	if o.ChunkSize < 0 || o.ChunkMax < 0 {
@@ -339,7 +341,7 @@ func (p *packer) older(ctx context.Context) string {
 		return ""
 	}
 	name := ChunkName(p.name, p.chunk+1, p.f.Extensions[0])
-	if _, err := store.Briefly(p.st, name).Info(ctx); err != nil {
+	if _, err := storekit.Briefly(p.st, name).Info(ctx); err != nil {
 		return ""
 	}
 	return name
@@ -380,7 +382,7 @@ func (p *packer) next(ctx context.Context) error {
 	if p.parity != nil {
 		st = p.parity.Store()
 	}
-	w, err := format.Create(ctx, p.f, st, name, format.CreateOptions{
+	w, err := kit.Create(ctx, p.f, st, name, format.CreateOptions{
 		ChunkSize: p.o.ChunkSize, ChunkMax: p.chunkMax, IndexMax: p.o.IndexMax, Chunk: p.set, NoDigests: p.o.Plain, Carry: p.carry, Manifest: p.manifest, Param: p.o.Param,
 		Scratch: NewScratch,
 	})
@@ -398,7 +400,7 @@ func ChunkName(name string, n int, ext string) string {
 }
 
 // NewScratch creates a temporary file, for CreateOptions.Scratch.
-func NewScratch() (format.Scratch, error) { return sorter.TempFile() }
+func NewScratch() (sorter.Scratch, error) { return sorter.TempFile() }
 
 func (p *packer) finish(ctx context.Context) error {
 	if p.w == nil {
@@ -474,7 +476,7 @@ func (p *packer) add(ctx context.Context, e format.Entry, content io.Reader) err
 	switch c := content.(type) {
 	case *digest.Ahead, *pieceReader:
 		p.o.Meter.Add(1, 0)
-	case *format.Section:
+	case *kit.Section:
 		if c.Address != "" {
 			p.sum.Referred++
 		}
@@ -512,13 +514,13 @@ func entryFault(err error, content io.Reader) bool {
 	if s, ok := content.(interface{ Failed() error }); ok && s.Failed() != nil {
 		return true
 	}
-	if _, ok := errors.AsType[*format.SizeError](err); ok {
+	if _, ok := errors.AsType[*kit.SizeError](err); ok {
 		return true
 	}
 	if errors.Is(err, store.ErrChanged) {
 		return true // the output does not change meanwhile, an input may
 	}
-	_, ok := errors.AsType[format.EntryError](err)
+	_, ok := errors.AsType[kit.EntryError](err)
 	return ok
 }
 
@@ -548,3 +550,13 @@ func (p *packer) keepsHeaders() bool { return p.f.Keeps&format.KeepsHeaders != 0
 func (p *packer) keeps(e format.Entry) (bool, string) {
 	return e.Kind == format.Property || p.f.Holds(e.Kind), e.Kind.String() // properties become files
 }
+
+// ErrImmutable means that archives of a format cannot be changed in place. It matches
+// [errors.ErrUnsupported].
+var ErrImmutable error = immutable{}
+
+type immutable struct{}
+
+func (immutable) Error() string { return "immutable format" }
+
+func (immutable) Is(target error) bool { return target == errors.ErrUnsupported }

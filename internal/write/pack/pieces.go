@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/base/meter"
 	"github.com/holdall/holdall/internal/read/digest"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A piece is a range of an object that is read ahead.
@@ -45,7 +47,7 @@ type opened struct {
 }
 
 func (o *opened) open(ctx context.Context) (store.Object, error) {
-	o.once.Do(func() { o.o, o.err = store.OpenAs(ctx, o.st, o.info) })
+	o.once.Do(func() { o.o, o.err = storekit.OpenAs(ctx, o.st, o.info) })
 	return o.o, o.err
 }
 
@@ -90,7 +92,7 @@ func (o *opened) keep(ctx context.Context, is store.Object) error {
 	}
 	o.kept, o.written = maps.Clone(all), info.ModTime
 	if strings.HasPrefix(info.Version, `"`) {
-		o.kept[format.ETagAttr] = info.Version
+		o.kept[kit.ETagAttr] = info.Version
 	}
 	return nil
 }
@@ -505,7 +507,7 @@ func (r *pieceReader) ContentDigest() (format.Digest, bool) {
 // Failed returns the error that prevented only this object from being read. It returns nil if there
 // was none, or if the error affects other objects too.
 func (r *pieceReader) Failed() error {
-	if r.err == nil || r.q.failed() != nil || store.Temporary(r.err) && !r.q.lenient {
+	if r.err == nil || r.q.failed() != nil || storekit.Temporary(r.err) && !r.q.lenient {
 		return nil
 	}
 	return r.err

@@ -5,14 +5,15 @@ import (
 	"iter"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/read/content"
 	"github.com/holdall/holdall/internal/read/listing"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // reference returns e's content as a reference from the archive at own. It returns false if there
 // is none, or if the options want the content itself.
-func reference(ctx context.Context, src *content.Source, e format.Entry, own string, embed bool, refer string) (*format.Section, bool) {
+func reference(ctx context.Context, src *content.Source, e format.Entry, own string, embed bool, refer string) (*kit.Section, bool) {
 	if e.Fault != nil || !e.Kind.HasContent() {
 		return nil, false
 	}
@@ -24,7 +25,7 @@ func reference(ctx context.Context, src *content.Source, e format.Entry, own str
 	if !ok || external && embed || !external && refer == "" {
 		return nil, false
 	}
-	return &format.Section{Off: at.Off, N: at.N, Address: at.Address}, true
+	return &kit.Section{Off: at.Off, N: at.N, Address: at.Address}, true
 }
 
 // referred has the names of the entries that were written as references.
@@ -35,7 +36,7 @@ func (p *packer) refer(ctx context.Context, src *content.Source) (referred, erro
 	if !p.f.Refers || p.o.Embed && p.o.Refer == "" {
 		return nil, nil
 	}
-	done, own := referred{}, store.AddressOf(p.st.Store, p.name)
+	done, own := referred{}, storekit.AddressOf(p.st.Store, p.name)
 	for e, err := range src.Packed(ctx) {
 		if err != nil {
 			return nil, err

@@ -8,8 +8,10 @@ import (
 	"iter"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/read/digest"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 const (
@@ -78,7 +80,7 @@ func (p *packer) mayCopy(it item) bool {
 	if from == nil {
 		return false
 	}
-	address := store.AddressOf(it.st, it.info.Name)
+	address := storekit.AddressOf(it.st, it.info.Name)
 	return address != "" && from(address)
 }
 
@@ -153,7 +155,7 @@ func (p *packer) copySource(ctx context.Context, it item) (store.Object, error) 
 	if p.sources[0].o != nil && p.sources[0].sameObject(it) {
 		return p.sources[0].o, nil
 	}
-	o, err := store.OpenAs(ctx, it.st, it.info)
+	o, err := storekit.OpenAs(ctx, it.st, it.info)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +185,7 @@ func (p *packer) copyItem(ctx context.Context, it item) (done bool, err error) {
 		return false, nil // reading it returns the error again
 	}
 	if it.more == nil {
-		s := format.NewSection(ctx, o, it.off, it.bytes())
+		s := kit.NewSection(ctx, o, it.off, it.bytes())
 		s.Far, s.Unread, s.AtOnce = true, true, true
 		if err = p.addItem(ctx, it, s, "copied"); errors.Is(err, errors.ErrUnsupported) {
 			p.refused.Add(1)
@@ -193,7 +195,7 @@ func (p *packer) copyItem(ctx context.Context, it item) (done bool, err error) {
 		return true, err
 	}
 	for _, m := range it.more {
-		s := format.NewSection(ctx, o, m.off, m.size)
+		s := kit.NewSection(ctx, o, m.off, m.size)
 		s.Far, s.Unread = true, true
 		if err := p.addItem(ctx, m, s, "copied"); err != nil {
 			return true, err
@@ -206,7 +208,7 @@ func (p *packer) copyItem(ctx context.Context, it item) (done bool, err error) {
 func (p *packer) addItem(ctx context.Context, it item, content io.Reader, by string) error {
 	e := it.entry()
 	e.Digest = it.digest
-	if s, ok := content.(*format.Section); ok && s.N == 0 {
+	if s, ok := content.(*kit.Section); ok && s.N == 0 {
 		content, by = &byteReader{}, "size"
 		e.Digest = format.Digest{}
 	}
@@ -224,9 +226,9 @@ func (p *packer) addItem(ctx context.Context, it item, content io.Reader, by str
 // stillThere checks that the object of a run is still the listed version. Without this check, a
 // change would be noticed only after part of the run was copied.
 func (o *opened) stillThere(ctx context.Context) error {
-	now, err := store.Briefly(o.st, o.info.Name).Info(ctx)
+	now, err := storekit.Briefly(o.st, o.info.Name).Info(ctx)
 	if err == nil {
-		err = store.Unchanged(o.info, now)
+		err = storekit.Unchanged(o.info, now)
 	}
 	return err
 }

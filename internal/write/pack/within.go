@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/read/content"
 )
@@ -35,7 +36,7 @@ type storeCopy struct {
 // sectionOf is an entry and its place.
 type sectionOf struct {
 	e format.Entry
-	s *format.Section // nil if it is empty or must be read
+	s *kit.Section // nil if it is empty or must be read
 }
 
 // convertWithin has the store copy long runs of uncompressed content, and reads the other entries.
@@ -91,7 +92,7 @@ func (x sectionOf) follows(y sectionOf) bool {
 
 // section returns the place of e. It returns nil if e must be read: to compute its digest, or
 // because it is not stored as raw bytes.
-func (w *storeCopy) section(ctx context.Context, e format.Entry) *format.Section {
+func (w *storeCopy) section(ctx context.Context, e format.Entry) *kit.Section {
 	if e.Fault != nil || !e.Kind.HasContent() || e.Size == 0 {
 		return nil
 	}

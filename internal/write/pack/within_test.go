@@ -8,7 +8,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/archivetest"
 	"github.com/holdall/holdall/internal/write/pack"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -35,7 +35,7 @@ func TestAStoreCopiesLongRunsItself(t *testing.T) {
 	s, source, target := buckets(t)
 	for _, name := range []string{"x.caf", "x.tar"} {
 		var to storetest.Mem
-		if _, err := pack.Objects(t.Context(), &to, name, objectsOf(&mem, store.List(t.Context(), &mem, "")), pack.Options{Formats: objectFormats}); err != nil {
+		if _, err := pack.Objects(t.Context(), &to, name, objectsOf(&mem, storekit.List(t.Context(), &mem, "")), pack.Options{Formats: objectFormats}); err != nil {
 			t.Fatal(err)
 		}
 		s.Put("source", name, to.Get(name))

@@ -15,12 +15,13 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/write/repairs"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
 func objectsIn(t testing.TB, st store.Store) (all []string) {
 	t.Helper()
-	for info, err := range store.List(t.Context(), st, "") {
+	for info, err := range storekit.List(t.Context(), st, "") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,7 +318,7 @@ func TestAPlannedFolder(t *testing.T) {
 		t.Errorf("what will not be is there: %v", err)
 	}
 	var all []string
-	for info, err := range store.List(t.Context(), p, "d/") {
+	for info, err := range storekit.List(t.Context(), p, "d/") {
 		if err != nil {
 			t.Fatal(err)
 		}

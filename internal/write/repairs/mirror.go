@@ -18,6 +18,7 @@ import (
 	"github.com/holdall/holdall/internal/base/meter"
 	"github.com/holdall/holdall/internal/read/content"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Healed reports what a repair from a second copy took.
@@ -98,7 +99,7 @@ func (h *healing) heal(ctx context.Context, wanted []damagedPiece, sum *Healed) 
 			continue
 		case ctx.Err() != nil:
 			return plan, context.Cause(ctx)
-		case store.Temporary(err):
+		case storekit.Temporary(err):
 			return plan, err
 		}
 		h.forget(before)
@@ -124,7 +125,7 @@ func (h *healing) edits(object string) (all []format.Edit) {
 // that change.
 func (h *healing) build(ctx context.Context, st store.Store, name string, inPlace bool) error {
 	own, to := strings.TrimSuffix(h.s.Name, "/"), strings.TrimSuffix(name, "/")
-	for info, err := range store.List(ctx, h.Store, own+"/") {
+	for info, err := range storekit.List(ctx, h.Store, own+"/") {
 		if err != nil {
 			return err
 		}
@@ -207,7 +208,7 @@ func (h *healing) of(ctx context.Context, object string) (*patches, error) {
 	if err != nil {
 		return nil, err
 	}
-	from, info, err := store.OpenInfo(ctx, h.mirror, h.mirrorName+rest)
+	from, info, err := storekit.OpenInfo(ctx, h.mirror, h.mirrorName+rest)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +222,7 @@ func (h *healing) of(ctx context.Context, object string) (*patches, error) {
 }
 
 func sizeIn(ctx context.Context, st store.Store, name string) (int64, error) {
-	info, err := store.Briefly(st, name).Info(ctx)
+	info, err := storekit.Briefly(st, name).Info(ctx)
 	return info.Size, err
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/write/repairs"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -231,7 +232,7 @@ func TestARepairByACopyEndsWithTheNetwork(t *testing.T) {
 		}
 		return nil
 	})
-	if plan, _, err := from(t, st, "x", "caf", busy, "x"); !store.Temporary(err) || plan.Changes() {
+	if plan, _, err := from(t, st, "x", "caf", busy, "x"); !storekit.Temporary(err) || plan.Changes() {
 		t.Errorf("%+v %v", plan, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -14,6 +14,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Apply writes the archive called name, as repaired by plan, to a new object called out, which may
@@ -22,7 +23,7 @@ func Apply(ctx context.Context, st store.Store, name string, plan format.Plan, o
 	if plan.Build != nil {
 		return build(ctx, plan, outStore, out, outStore == st && out == name)
 	}
-	obj, info, err := store.OpenInfo(ctx, st, name)
+	obj, info, err := storekit.OpenInfo(ctx, st, name)
 	if err != nil && !plan.Changes() {
 		return copyAll(ctx, st, name, outStore, out, err)
 	}
@@ -30,7 +31,7 @@ func Apply(ctx context.Context, st store.Store, name string, plan format.Plan, o
 		return err
 	}
 	defer obj.Close()
-	w, err := store.Create(ctx, outStore, out)
+	w, err := storekit.Create(ctx, outStore, out)
 	if err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func Apply(ctx context.Context, st store.Store, name string, plan format.Plan, o
 		if e.Off < at || e.Len < 0 || e.Off+e.Len > info.Size {
 			return fmt.Errorf("invalid repair: bytes %d+%d of an object of %d, after byte %d", e.Off, e.Len, info.Size, at)
 		}
-		if err := store.WriteRange(ctx, w, obj, at, e.Off-at); err != nil {
+		if err := storekit.WriteRange(ctx, w, obj, at, e.Off-at); err != nil {
 			return err
 		}
 		if e.Write != nil {
@@ -53,7 +54,7 @@ func Apply(ctx context.Context, st store.Store, name string, plan format.Plan, o
 		}
 		at = e.Off + e.Len
 	}
-	if err := store.WriteRange(ctx, w, obj, at, info.Size-at); err != nil {
+	if err := storekit.WriteRange(ctx, w, obj, at, info.Size-at); err != nil {
 		return err
 	}
 	_, err = w.Commit(ctx)
@@ -64,7 +65,7 @@ func Apply(ctx context.Context, st store.Store, name string, plan format.Plan, o
 func copyAll(ctx context.Context, st store.Store, name string, outStore store.Store, out string, why error) error {
 	name = strings.TrimSuffix(name, "/")
 	var all []string
-	for info, err := range store.List(ctx, st, name+"/") {
+	for info, err := range storekit.List(ctx, st, name+"/") {
 		if err != nil {
 			return errors.Join(why, err)
 		}
@@ -85,7 +86,7 @@ func copyAll(ctx context.Context, st store.Store, name string, outStore store.St
 
 // build writes an archive of several objects, which appear together.
 func build(ctx context.Context, plan format.Plan, st store.Store, name string, inPlace bool) error {
-	stage := store.NewStage(st)
+	stage := storekit.NewStage(st)
 	if !inPlace {
 		if err := stage.Vacant(ctx, name); err != nil {
 			return err
@@ -101,7 +102,7 @@ func build(ctx context.Context, plan format.Plan, st store.Store, name string, i
 	}
 	for _, n := range plan.Drops {
 		if !slices.Contains(made, n) {
-			err = errors.Join(err, store.Remove(ctx, st, n))
+			err = errors.Join(err, storekit.Remove(ctx, st, n))
 		}
 	}
 	return err
@@ -133,7 +134,7 @@ func Backup(ctx context.Context, st store.Store, name, suffix string, plan forma
 		}
 	}
 	if len(missing) == len(changed) {
-		if err := store.NewStage(st).Vacant(ctx, backup); err != nil {
+		if err := storekit.NewStage(st).Vacant(ctx, backup); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/internal/read/content"
 )
 
@@ -400,7 +401,7 @@ func (x *extraction) linkFault(e format.Entry) error {
 // mayLink reports whether a hard link refers to a file that this extraction made.
 func (x *extraction) mayLink(e format.Entry) bool {
 	k, ok := x.made[x.key(e.Link)]
-	return ok && k == format.File && !x.failed[x.key(e.Link)] && format.NameFault(e.Link) == ""
+	return ok && k == format.File && !x.failed[x.key(e.Link)] && naming.Fault(e.Link) == ""
 }
 
 // staysInside reports whether a link in dir to target leads nowhere outside the root, whatever
@@ -423,7 +424,7 @@ func staysInside(dir, target string) bool {
 			named = true
 		}
 	}
-	return format.ValidPath(path.Join(dir, target))
+	return naming.ValidPath(path.Join(dir, target))
 }
 
 // hardLink links to a file that this extraction made, and to nothing else.

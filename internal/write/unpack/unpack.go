@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/internal/base/glob"
 	"github.com/holdall/holdall/internal/base/meter"
 	"github.com/holdall/holdall/internal/base/people"
@@ -316,8 +317,8 @@ func (x *extraction) refuse(e format.Entry) *format.Problem {
 	if e.Fault != nil {
 		return e.Fault
 	}
-	if class := format.NameFault(e.Name); class != "" {
-		return unsafe(class, "not extracted: "+format.NameAdvice(class))
+	if class := naming.Fault(e.Name); class != "" {
+		return unsafe(class, "not extracted: "+naming.Advice(class))
 	}
 	if strings.Count(e.Name, "/") >= x.max.Depth {
 		p := unsafe("", fmt.Sprintf("not extracted: more than %d folders deep", x.max.Depth))

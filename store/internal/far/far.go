@@ -23,6 +23,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A Passing error may pass by itself.
@@ -324,11 +325,11 @@ func Headers(h http.Header, meta string) map[string]string {
 	for key, values := range h {
 		name := strings.ToLower(key)
 		if own, ok := strings.CutPrefix(name, meta); ok {
-			name = store.MetaHeader + own
-		} else if strings.HasPrefix(name, store.MetaHeader) {
+			name = storekit.MetaHeader + own
+		} else if strings.HasPrefix(name, storekit.MetaHeader) {
 			continue
 		}
-		if store.IsHeader(name) {
+		if storekit.IsHeader(name) {
 			all[name] = strings.Join(values, ",")
 		}
 	}

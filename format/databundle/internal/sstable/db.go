@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Options of reading. The zero value is for use.
@@ -197,7 +198,7 @@ type listed struct {
 func listFiles(ctx context.Context, st store.Store, dir string) ([]listed, error) {
 	prefix := Join(dir, "")
 	var all []listed
-	for info, err := range store.List(ctx, st, prefix) {
+	for info, err := range storekit.List(ctx, st, prefix) {
 		if err != nil {
 			return nil, err
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/internal/read/cache"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -163,9 +164,9 @@ func TestFirstRequestsAreThoseOfOpen(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer obj.Close()
-		read := store.ReadHead
+		read := storekit.ReadHead
 		if q.Tail {
-			read = store.ReadTail
+			read = storekit.ReadTail
 		}
 		if _, err := read(t.Context(), obj, make([]byte, q.Len)); err != nil {
 			t.Fatal(err)

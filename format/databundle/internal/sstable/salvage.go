@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Salvage yields, in order, all rows of a directory that can be recovered without CURRENT and
@@ -61,7 +62,7 @@ func (s *salvage) find(ctx context.Context) ([]listed, error) {
 		misses++
 		for _, suffix := range [...]string{".sst", ".ldb", ".log"} {
 			name := Join(s.dir, tableName(num, suffix))
-			info, err := store.Briefly(s.st, name).Info(ctx)
+			info, err := storekit.Briefly(s.st, name).Info(ctx)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
@@ -165,7 +166,7 @@ func (s *salvage) iterate(t *table, m *merge) (rowIter, error) {
 
 // openTable begins to read a table, by its index or, if that is damaged, without it.
 func (s *salvage) openTable(ctx context.Context, f listed, ahead int, report func(Problem)) (*salvageIter, error) {
-	obj, tail, size, err := kit.OpenPart(ctx, s.st, f.name, int(firstRead(f.size)), store.ReadTail)
+	obj, tail, size, err := kit.OpenPart(ctx, s.st, f.name, int(firstRead(f.size)), storekit.ReadTail)
 	if err != nil {
 		return nil, readError(f.name, -1, err)
 	}

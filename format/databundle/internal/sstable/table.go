@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 const (
@@ -58,7 +59,7 @@ func (db *DB) object(ctx context.Context, num uint64, want int64) (name string, 
 	for i := range tableSuffixes {
 		which := (first + i) % len(tableSuffixes)
 		name = Join(db.dir, tableName(num, tableSuffixes[which]))
-		obj, tail, size, err = kit.OpenPart(ctx, db.st, name, int(want), store.ReadTail)
+		obj, tail, size, err = kit.OpenPart(ctx, db.st, name, int(want), storekit.ReadTail)
 		if err == nil {
 			db.suffix.Store(int32(which))
 		}

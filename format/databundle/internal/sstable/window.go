@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // readAhead is how many bytes of a file that is read sequentially are requested at once.
@@ -49,7 +50,7 @@ func openWindow(ctx context.Context, st store.Store, name string, head int) (*wi
 		return nil, readError(name, -1, err)
 	}
 	w := &window{obj: obj, name: name, ahead: readAhead, buf: make([]byte, head)}
-	n, err := store.ReadHead(ctx, obj, w.buf)
+	n, err := storekit.ReadHead(ctx, obj, w.buf)
 	if err == nil {
 		w.buf = w.buf[:n]
 		w.size = int64(n)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // WriterOptions describe the tables to be written. The zero value is valid.
@@ -85,7 +86,7 @@ func (w *Writer) Add(ctx context.Context, key, value []byte) error {
 func (w *Writer) write(ctx context.Context) error {
 	if w.obj == nil {
 		name := Join(w.dir, tableName(w.next, tableSuffixes[0]))
-		obj, err := store.Create(ctx, w.st, name)
+		obj, err := storekit.Create(ctx, w.st, name)
 		if err != nil {
 			return err
 		}
@@ -176,7 +177,7 @@ func (w *Writer) finish(ctx context.Context) error {
 }
 
 func (w *Writer) put(ctx context.Context, name string, content []byte) (err error) {
-	obj, err := store.CreateAs(ctx, w.st, name, store.Wishes{Once: w.o.Once && name == Join(w.dir, currentName)})
+	obj, err := storekit.CreateAs(ctx, w.st, name, store.Wishes{Once: w.o.Once && name == Join(w.dir, currentName)})
 	if err != nil {
 		return err
 	}

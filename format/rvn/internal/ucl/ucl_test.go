@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/internal/testkit"
 )
 
@@ -308,7 +308,7 @@ func TestJSONCanBeTakenBackToTheBytes(t *testing.T) {
 			t.Fatalf("%q: %s: %v", s, out, err)
 		}
 		for key, list := range back {
-			if format.Unescape(key) != s || format.Unescape(list[0]) != s {
+			if naming.Unescape(key) != s || naming.Unescape(list[0]) != s {
 				t.Errorf("%q became %s", s, out)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/internal/app/catalog"
 )
 
@@ -168,7 +169,7 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 	if e, err := r.atSource(ctx, name); !errors.Is(err, fs.ErrNotExist) {
 		return e, err
 	}
-	if format.ValidPath(name) {
+	if naming.ValidPath(name) {
 		for _, err := range r.keys(ctx, name+"/", "", false) {
 			return format.Entry{Name: name, Kind: format.Dir}, err
 		}
@@ -373,7 +374,7 @@ func (r *reader) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[fo
 			case err != nil:
 				yield(e, err)
 				return
-			case e.Kind == format.Dir && e.Name == "" || dir == "." && !format.ValidPath(e.Name):
+			case e.Kind == format.Dir && e.Name == "" || dir == "." && !naming.ValidPath(e.Name):
 				// These are in no folder: they are in the root under their complete names.
 				if dir != "." {
 					continue
@@ -388,7 +389,7 @@ func (r *reader) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[fo
 					}
 				}
 				continue
-			case !format.ValidPath(e.Name):
+			case !naming.ValidPath(e.Name):
 				continue // only its complete name leads to it
 			}
 			if !yield(e, nil) {

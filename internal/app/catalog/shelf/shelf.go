@@ -26,6 +26,7 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 const (
@@ -562,7 +563,7 @@ var Format = &format.Format{
 			return nil, err
 		}
 		defer obj.Close()
-		r, ok := store.Inner[*root](obj)
+		r, ok := storekit.Inner[*root](obj)
 		if !ok {
 			return nil, errNoShelf
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/fleet"
@@ -131,7 +132,7 @@ func TestABucketIsAsItWas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Attr["content-type"] != "text/x-one" || e.Attr["x-amz-meta-colour"] != "blue" || !strings.HasPrefix(e.Attr[format.ETagAttr], `"`) || !e.ModTime.Equal(written) {
+		if e.Attr["content-type"] != "text/x-one" || e.Attr["x-amz-meta-colour"] != "blue" || !strings.HasPrefix(e.Attr[kit.ETagAttr], `"`) || !e.ModTime.Equal(written) {
 			t.Errorf("%+v of %s", e.Attr, e.ModTime)
 		}
 		if _, err := in.Lookup(ctx, "absent"); !errors.Is(err, fs.ErrNotExist) {
@@ -269,7 +270,7 @@ func TestWhatIsNotPackedComesFromItsSource(t *testing.T) {
 			t.Errorf("%s: %q", key, got)
 		}
 	}
-	if e, err := in.Lookup(ctx, "z"); err != nil || e.Attr["content-type"] != "text/z" || e.Attr[format.ETagAttr] == "" {
+	if e, err := in.Lookup(ctx, "z"); err != nil || e.Attr["content-type"] != "text/z" || e.Attr[kit.ETagAttr] == "" {
 		t.Errorf("%+v, %v", e, err)
 	}
 	if _, err := in.Lookup(ctx, "absent"); !errors.Is(err, fs.ErrNotExist) {

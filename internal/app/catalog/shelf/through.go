@@ -11,8 +11,10 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A source is a bucket from which a tree shows objects that are not packed
@@ -31,7 +33,7 @@ func (s *Shelf) openSources(ctx context.Context) error {
 		if prefix != "" {
 			prefix = strings.TrimRight(prefix, "/") + "/"
 		}
-		st, err := store.OpenFolder(ctx, address)
+		st, err := storekit.OpenFolder(ctx, address)
 		if err != nil {
 			return err
 		}
@@ -57,7 +59,7 @@ func (s *Shelf) extents(o original, off, n int64) iter.Seq2[format.Extent, error
 		for at := off / piece * piece; at < min(off+n, o.info.Size); at += piece {
 			size := min(piece, o.info.Size-at)
 			x := format.Extent{At: at, Size: size, Object: Tree, Codec: codec.Inline, Make: func(ctx context.Context) ([]byte, error) {
-				in, err := store.OpenAs(ctx, s.through[o.source].st, o.info)
+				in, err := storekit.OpenAs(ctx, s.through[o.source].st, o.info)
 				if err != nil {
 					return nil, err
 				}
@@ -76,7 +78,7 @@ func (s *Shelf) extents(o original, off, n int64) iter.Seq2[format.Extent, error
 func (s *Shelf) originalOf(i int, name string, info store.Info) format.Entry {
 	e := format.Entry{Name: name, Size: info.Size, ModTime: info.ModTime, Ref: original{i, info}}
 	if strings.HasPrefix(info.Version, `"`) {
-		e.Attr = map[string]string{format.ETagAttr: info.Version}
+		e.Attr = map[string]string{kit.ETagAttr: info.Version}
 	}
 	return e
 }
@@ -143,7 +145,7 @@ func (s *Shelf) originals(ctx context.Context, i int, prefix, from string, folde
 	return func(yield func(item, error) bool) {
 		for at, more := max(from, prefix, x.prefix), true; more; {
 			more = false
-			for info, err := range store.ListFrom(ctx, x.st, below, strings.TrimPrefix(at, x.prefix)) {
+			for info, err := range storekit.ListFrom(ctx, x.st, below, strings.TrimPrefix(at, x.prefix)) {
 				if err != nil {
 					yield(item{}, err)
 					return

@@ -14,8 +14,10 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A Survey is the current state of an archive, to be added to a catalogue.
@@ -33,7 +35,7 @@ type Survey struct {
 // its address, or zero if there is none.
 func Open(ctx context.Context, st store.Store, name string, known catalog.Archive, o holdall.OpenOptions) (s Survey, err error) {
 	s = Survey{st: st, name: name}
-	if s.Address = store.AddressOf(st, name); s.Address == "" {
+	if s.Address = storekit.AddressOf(st, name); s.Address == "" {
 		return s, errors.New("no address to record it under")
 	}
 	var size int64
@@ -86,7 +88,7 @@ func (s Survey) opened(ctx context.Context) (size int64, version string, ok bool
 }
 
 func objectVersion(ctx context.Context, st store.Store, name string) (int64, string, error) {
-	info, err := store.Briefly(st, name).Info(ctx)
+	info, err := storekit.Briefly(st, name).Info(ctx)
 	return info.Size, Version(info, st.Can().Near), err
 }
 
@@ -151,11 +153,11 @@ func Catalogued(e holdall.Entry) bool { return e.Kind != format.Dir && !e.Intern
 // object. Content that is spread, compressed or elsewhere must be found again
 // through the format.
 func (s Survey) Locate(ctx context.Context, e holdall.Entry) (catalog.Location, error) {
-	l := catalog.Location{Path: e.Name, Kind: e.Kind, Size: max(e.Size, 0), Digest: e.Digest, Modified: e.ModTime, ETag: e.Attr[format.ETagAttr]}
-	if format.HasObjectAttr(e) {
+	l := catalog.Location{Path: e.Name, Kind: e.Kind, Size: max(e.Size, 0), Digest: e.Digest, Modified: e.ModTime, ETag: e.Attr[kit.ETagAttr]}
+	if kit.HasObjectAttr(e) {
 		headers := map[string]string{}
 		for name, value := range e.Attr {
-			if store.IsHeader(name) {
+			if storekit.IsHeader(name) {
 				headers[name] = value
 			}
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -75,7 +75,7 @@ func TestMetadataThatAreNotASegmentsOwnAreNone(t *testing.T) {
 	}
 	for k, v := range map[string]string{metaType: "x", metaUUID: idOf(4, true).String(), metaPosition: "301", metaGeneration: "-1", metaFull: "2147483648"} {
 		headers := small(Metadata(300, e))
-		headers[store.MetaHeader+strings.ToLower(k)] = v
+		headers[storekit.MetaHeader+strings.ToLower(k)] = v
 		if g, ok := parseMetadata(headers, 300, e.ID); ok {
 			t.Errorf("%s is %s: %v", k, v, g)
 		}
@@ -159,7 +159,7 @@ func FuzzListing(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b, c, d, position string, size int64) {
 		var l Listing
 		headers := small(Metadata(0, e))
-		headers[store.MetaHeader+metaPosition] = position
+		headers[storekit.MetaHeader+metaPosition] = position
 		for i, name := range []string{a, b, c, d} {
 			h := headers
 			if i%2 == 1 {

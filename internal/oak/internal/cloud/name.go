@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Names of blobs in the folder of an archive, and suffixes that follow the archive's own name.
@@ -49,7 +49,7 @@ func PartNumber(name string) int {
 }
 
 // lastEntry is the header of a part of the journal that has its last line.
-const lastEntry = store.MetaHeader + "lastentry"
+const lastEntry = storekit.MetaHeader + "lastentry"
 
 // Names of a blob's metadata. Their case is kept for readers that depend on it; stores return
 // them in lower case.
@@ -66,18 +66,18 @@ const (
 
 func Metadata(number int, e tarfile.Entry) map[string]string {
 	return map[string]string{
-		store.MetaHeader + metaType:       typeSegment,
-		store.MetaHeader + metaUUID:       e.ID.String(),
-		store.MetaHeader + metaPosition:   strconv.Itoa(number),
-		store.MetaHeader + metaGeneration: strconv.Itoa(int(e.Generation.Gen)),
-		store.MetaHeader + metaFull:       strconv.Itoa(int(e.Generation.Full)),
-		store.MetaHeader + metaCompacted:  strconv.FormatBool(e.Generation.Compacted),
+		storekit.MetaHeader + metaType:       typeSegment,
+		storekit.MetaHeader + metaUUID:       e.ID.String(),
+		storekit.MetaHeader + metaPosition:   strconv.Itoa(number),
+		storekit.MetaHeader + metaGeneration: strconv.Itoa(int(e.Generation.Gen)),
+		storekit.MetaHeader + metaFull:       strconv.Itoa(int(e.Generation.Full)),
+		storekit.MetaHeader + metaCompacted:  strconv.FormatBool(e.Generation.Compacted),
 	}
 }
 
 // parseMetadata reads the generation out of metadata, if they are those of this segment.
 func parseMetadata(headers map[string]string, number int, id segment.ID) (g segment.Generation, ok bool) {
-	get := func(name string) string { return headers[store.MetaHeader+strings.ToLower(name)] }
+	get := func(name string) string { return headers[storekit.MetaHeader+strings.ToLower(name)] }
 	gen, err := strconv.ParseInt(get(metaGeneration), 10, 32)
 	full, err2 := strconv.ParseInt(get(metaFull), 10, 32)
 	if err != nil || err2 != nil || gen < 0 || full < 0 ||

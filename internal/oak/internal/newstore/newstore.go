@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Options of New. The zero value is valid.
@@ -42,7 +43,7 @@ type Writer struct {
 }
 
 // New returns a Writer of a store in the folder dir of st. It commits files one after another,
-// with the journal last. If st is a [store.Stage], they appear together.
+// with the journal last. If st is a [storekit.Stage], they appear together.
 func New(st store.Store, dir string, o Options) *Writer {
 	if o.MaxTar == 0 {
 		o.MaxTar = 256 << 20
@@ -61,7 +62,7 @@ func (w *Writer) Write(ctx context.Context, f segment.Finished) error {
 	if w.tar == nil {
 		name := tarfile.Name(w.n, 'a')
 		var err error
-		if w.out, err = store.Create(ctx, w.st, w.dir.Path(name)); err != nil {
+		if w.out, err = storekit.Create(ctx, w.st, w.dir.Path(name)); err != nil {
 			return err
 		}
 		w.n++

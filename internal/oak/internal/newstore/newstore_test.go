@@ -11,7 +11,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -98,7 +98,7 @@ func TestAStoreOfNothingIsNotWritten(t *testing.T) {
 
 func TestAnAbortedTarIsNotThere(t *testing.T) {
 	st := &storetest.Mem{}
-	stage := store.NewStage(st)
+	stage := storekit.NewStage(st)
 	w := New(stage, "s", Options{MaxTar: 1 << 20})
 	if _, err := fill(t.Context(), w, 20); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/cloud"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Names of the files that occur once.
@@ -110,7 +111,7 @@ func List(ctx context.Context, st store.Store, dir string) (Listing, error) {
 	l := Listing{Dir: Dir(dir)}
 	prefix := in(l.Dir, "")
 	var blobs cloud.Listing
-	for info, err := range store.ListHeaders(ctx, st, prefix) {
+	for info, err := range storekit.ListHeaders(ctx, st, prefix) {
 		if errors.Is(err, errors.ErrUnsupported) {
 			return guess(ctx, st, l.Dir)
 		}
@@ -320,11 +321,11 @@ func (g *guesser) try(names ...string) (found []bool, err error) {
 		all[i] = &wanted{File: File{Name: name}}
 	}
 	err = pipe.Each(g.ctx, pipe.All(all), atOnce, func(ctx context.Context, f *wanted) (err error) {
-		if f.obj, err = store.OpenGrowing(ctx, g.st, g.l.Path(f.Name)); err != nil {
+		if f.obj, err = storekit.OpenGrowing(ctx, g.st, g.l.Path(f.Name)); err != nil {
 			return unlessMissing(err)
 		}
 		if f.Name == Journal || strings.HasSuffix(f.Name, ".tar") {
-			_, err = store.ReadTail(ctx, f.obj, make([]byte, window))
+			_, err = storekit.ReadTail(ctx, f.obj, make([]byte, window))
 		}
 		var info store.Info
 		if err == nil {
@@ -358,7 +359,7 @@ func (g *guesser) hasHead() (bool, error) {
 	if g.l.Journal == nil {
 		return false, nil
 	}
-	journal, err := store.OpenGrowing(g.ctx, g.st, g.l.Path(Journal))
+	journal, err := storekit.OpenGrowing(g.ctx, g.st, g.l.Path(Journal))
 	if err != nil {
 		return false, err
 	}
@@ -383,7 +384,7 @@ func (g *guesser) hasHead() (bool, error) {
 
 // has reports whether a tar has a segment, by its index, if it has one.
 func (g *guesser) has(t Tar, id tarfile.ID) (bool, error) {
-	o, err := store.OpenGrowing(g.ctx, g.st, g.l.Path(t.Name))
+	o, err := storekit.OpenGrowing(g.ctx, g.st, g.l.Path(t.Name))
 	if err != nil {
 		return false, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Write writes the tar of a plan in st, under the given name. In memory it keeps one segment, a
@@ -40,7 +41,7 @@ func Write(ctx context.Context, st store.Store, name string, p *Plan) error {
 	}
 	source := &segment.Recent{Most: held, Load: p.segment}
 	w := &writer{plan: p, base: base, graph: graph, binaries: &binaries{plan: p, base: base, source: source, reader: segment.NewReader(source), room: maxNames}}
-	_, err := store.Write(ctx, st, name, func(out store.Writer) error {
+	_, err := storekit.Write(ctx, st, name, func(out store.Writer) error {
 		w.tar = tarfile.NewWriter(out, path.Base(name), func() time.Time { return w.time })
 		for _, c := range p.Segments {
 			if err := w.add(ctx, c); err != nil {

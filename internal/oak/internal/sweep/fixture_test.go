@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 const testdata = "../../testdata/"
@@ -30,7 +31,7 @@ func unpack(t testing.TB, name string) (place string) {
 func openTars(t testing.TB, st store.Store) (tars []Tar, others []string) {
 	t.Helper()
 	var names []string
-	for info, err := range store.List(t.Context(), st, "data") {
+	for info, err := range storekit.List(t.Context(), st, "data") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +138,7 @@ func cleanup(t testing.TB, dir string, o Options) (s swept) {
 		}
 	}
 	for _, name := range old {
-		if err := store.Remove(t.Context(), st, name); err != nil {
+		if err := storekit.Remove(t.Context(), st, name); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Sweep rewrites tar i of the plan, whose action must be Rewrite. It writes an object of st,
@@ -33,7 +34,7 @@ func (p *Plan) Sweep(ctx context.Context, st store.Store, prefix string, i int) 
 		return store.Info{}, err
 	}
 	w := writer{p: p, t: t}
-	info, err := store.Write(ctx, st, name, func(out store.Writer) error {
+	info, err := storekit.Write(ctx, st, name, func(out store.Writer) error {
 		w.out = out
 		return w.write(ctx)
 	})
@@ -41,13 +42,13 @@ func (p *Plan) Sweep(ctx context.Context, st store.Store, prefix string, i int) 
 		return store.Info{}, err
 	}
 	if err := w.proof(ctx, st, name); err != nil {
-		return store.Info{}, errors.Join(err, store.Remove(ctx, st, name))
+		return store.Info{}, errors.Join(err, storekit.Remove(ctx, st, name))
 	}
 	return info, nil
 }
 
 func free(ctx context.Context, st store.Store, name string) error {
-	_, err := store.Briefly(st, name).Info(ctx)
+	_, err := storekit.Briefly(st, name).Info(ctx)
 	switch {
 	case err == nil:
 		return fmt.Errorf("%s: %w", name, fs.ErrExist)
@@ -179,7 +180,7 @@ func (w *writer) copy(ctx context.Context, s tarfile.Span) error {
 }
 
 func (w *writer) flush(ctx context.Context) error {
-	err := store.WriteRange(ctx, w.out, w.t.Object, w.run.Off, w.run.Len)
+	err := storekit.WriteRange(ctx, w.out, w.t.Object, w.run.Off, w.run.Len)
 	w.run = tarfile.Span{}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Options of [Open]. The zero value is valid.
@@ -39,7 +40,7 @@ func Open(ctx context.Context, obj store.Object, name string, o Options) (*Tar, 
 	o.Tail = max(cmp.Or(o.Tail, 64<<10), trailerLen+footerLen)
 	o.MaxPart = cmp.Or(o.MaxPart, 256<<20)
 	tail := make([]byte, o.Tail)
-	n, err := store.ReadTail(ctx, obj, tail)
+	n, err := storekit.ReadTail(ctx, obj, tail)
 	if err != nil {
 		return nil, readError(name, 0, err)
 	}

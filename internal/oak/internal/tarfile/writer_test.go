@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/internal/testkit"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -221,7 +221,7 @@ func TestAFailedWriteEndsTheTar(t *testing.T) {
 	r := testkit.Rand(t)
 	full := errors.New("disk is full")
 	st := storetest.Fault(&storetest.Mem{}, storetest.CutWrites(4000, full))
-	obj, err := store.Create(t.Context(), st, "t")
+	obj, err := storekit.Create(t.Context(), st, "t")
 	if err != nil {
 		t.Fatal(err)
 	}

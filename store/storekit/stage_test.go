@@ -1,4 +1,4 @@
-package store_test
+package storekit_test
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -28,7 +29,7 @@ func (j *journal) inject(op, name string, _, _ int64) error {
 // finish stages an object under name that holds its name.
 func finish(t *testing.T, st store.Store, name string) {
 	t.Helper()
-	w, err := store.Create(t.Context(), st, name)
+	w, err := storekit.Create(t.Context(), st, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func finish(t *testing.T, st store.Store, name string) {
 
 func names(t *testing.T, st store.Store) (names []string) {
 	t.Helper()
-	for info, err := range store.List(t.Context(), st, "") {
+	for info, err := range storekit.List(t.Context(), st, "") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +60,7 @@ func names(t *testing.T, st store.Store) (names []string) {
 
 func TestStagedObjectsAppearAtPublishInOrder(t *testing.T) {
 	j := &journal{}
-	stage := store.NewStage(storetest.Fault(&j.Mem, j.inject))
+	stage := storekit.NewStage(storetest.Fault(&j.Mem, j.inject))
 	for _, name := range []string{"shard-1", "shard-0", "index"} {
 		finish(t, stage, name)
 		if got := names(t, &j.Mem); len(got) != 0 {
@@ -92,10 +93,10 @@ func TestStagedObjectsAppearAtPublishInOrder(t *testing.T) {
 func TestDiscardLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	for name, st := range map[string]store.Store{"memory": &storetest.Mem{}, "files": local.New(dir)} {
-		stage := store.NewStage(st)
+		stage := storekit.NewStage(st)
 		finish(t, stage, "a")
 		finish(t, stage, "folder/b")
-		w, err := store.Create(t.Context(), stage, "never finished")
+		w, err := storekit.Create(t.Context(), stage, "never finished")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +123,7 @@ func TestFailureInTheMiddleOfPublishDiscardsTheRest(t *testing.T) {
 	dir := t.TempDir()
 	for name, below := range map[string]store.Store{"memory": &storetest.Mem{}, "files": local.New(dir)} {
 		c := storetest.Count(storetest.Nth("commit", 2, broken))
-		stage := store.NewStage(storetest.Fault(below, c.Inject))
+		stage := storekit.NewStage(storetest.Fault(below, c.Inject))
 		for _, object := range []string{"first", "second", "third", "fourth"} {
 			finish(t, stage, object)
 		}
@@ -149,12 +150,12 @@ func TestStagedWriterCopiesAndRewinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer from.Close()
-	stage := store.NewStage(mem)
-	w, err := store.Create(t.Context(), stage, "x")
+	stage := storekit.NewStage(mem)
+	w, err := storekit.Create(t.Context(), stage, "x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.WriteRange(t.Context(), w, from, 2, 5); err != nil {
+	if err := storekit.WriteRange(t.Context(), w, from, 2, 5); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Can().Rewind(3); err != nil {

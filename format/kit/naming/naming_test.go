@@ -1,10 +1,12 @@
-package format
+package naming
 
 import (
 	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/holdall/holdall/format"
 )
 
 func TestNameFault(t *testing.T) {
@@ -30,10 +32,10 @@ func TestNameFault(t *testing.T) {
 	for i := range long {
 		long[i] = 'x'
 	}
-	if got := NameFault("a/" + string(long)); got != "name-too-long" {
+	if got := Fault("a/" + string(long)); got != "name-too-long" {
 		t.Errorf("element of 256 bytes: %q", got)
 	}
-	if got := NameFault(string(long[:255])); got != "" {
+	if got := Fault(string(long[:255])); got != "" {
 		t.Errorf("element of 255 bytes: %q", got)
 	}
 }
@@ -43,7 +45,7 @@ func FuzzEscape(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		e := Escape(s)
+		e := format.Escape(s)
 		if !utf8.ValidString(e) {
 			t.Fatalf("Escape(%q) = %q is not UTF-8", s, e)
 		}

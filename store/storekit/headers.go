@@ -1,4 +1,4 @@
-package store
+package storekit
 
 import "strings"
 
@@ -10,7 +10,7 @@ const MetaHeader = "x-amz-meta-"
 const MaxHeaders = 64 << 10
 
 // IsHeader reports whether name is a header that services store with objects, as returned by
-// [ObjectAbilities.Headers].
+// [store.ObjectAbilities.Headers].
 func IsHeader(name string) bool {
 	switch name {
 	case "content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires":

@@ -1,4 +1,4 @@
-package format
+package kit
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/format/kit/sorter"
 )
 
@@ -20,17 +22,19 @@ import (
 type Table interface {
 	Len() int
 	Name(i int) string // must be cheap and not copy the name
-	Entry(i int) Entry
+	Entry(i int) format.Entry
 }
 
 // Entries is a Table that is a slice.
-type Entries []Entry
+type Entries []format.Entry
 
-func (t Entries) Len() int          { return len(t) }
+func (t Entries) Len() int { return len(t) }
+
 func (t Entries) Name(i int) string { return t[i].Name }
-func (t Entries) Entry(i int) Entry { return t[i] }
 
-// An Index implements Entries, Lookup and ReadDir of a [Reader] for formats with a flat list of
+func (t Entries) Entry(i int) format.Entry { return t[i] }
+
+// An Index implements Entries, Lookup and ReadDir of a [format.Reader] for formats with a flat list of
 // entries. Directories that are implied by names are made up. Names are sorted at the first
 // lookup, which then takes four bytes for each entry. Iterating over the entries needs no
 // sorting.
@@ -153,8 +157,8 @@ func repeated(t Table) map[uint32]bool {
 }
 
 // Can returns the abilities of an Index.
-func (x *Index) Can() Abilities {
-	return Abilities{EntriesFrom: x.EntriesFrom, ReadDirFrom: x.ReadDirFrom}
+func (x *Index) Can() format.Abilities {
+	return format.Abilities{EntriesFrom: x.EntriesFrom, ReadDirFrom: x.ReadDirFrom}
 }
 
 // Len returns the number of entries, without directories that are only implied.
@@ -162,12 +166,12 @@ func (x *Index) Len() int { return x.t.Len() - len(x.stale()) }
 
 // Entries yields the entries in stored order, without those that a later entry of the same name
 // replaces.
-func (x *Index) Entries(ctx context.Context) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
+func (x *Index) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
 		stale := x.stale()
 		for i := range x.t.Len() {
 			if i&0xfff == 0 && ctx.Err() != nil {
-				yield(Entry{}, context.Cause(ctx))
+				yield(format.Entry{}, context.Cause(ctx))
 				return
 			}
 			if len(stale) > 0 && stale[uint32(i)] {
@@ -181,16 +185,16 @@ func (x *Index) Entries(ctx context.Context) iter.Seq2[Entry, error] {
 }
 
 // EntriesFrom yields the entries in stored order, starting with the one called name.
-func (x *Index) EntriesFrom(ctx context.Context, name string) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
+func (x *Index) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
 		row, ok := x.Find(name)
 		if !ok {
-			yield(Entry{}, &fs.PathError{Op: "entries", Path: name, Err: fs.ErrNotExist})
+			yield(format.Entry{}, &fs.PathError{Op: "entries", Path: name, Err: fs.ErrNotExist})
 			return
 		}
 		for n, i := 0, row; i < x.t.Len(); n, i = n+1, i+1 {
 			if n&0xfff == 0xfff && ctx.Err() != nil {
-				yield(Entry{}, context.Cause(ctx))
+				yield(format.Entry{}, context.Cause(ctx))
 				return
 			}
 			// If several rows have the same name, one of them counts.
@@ -210,7 +214,7 @@ func (x *Index) from(s string) int {
 func (x *Index) nameAt(i int) string { return x.t.Name(int(x.byName[i])) }
 
 // Row returns the entry in a row of the table.
-func (x *Index) Row(i int) Entry { return x.t.Entry(i) }
+func (x *Index) Row(i int) format.Entry { return x.t.Entry(i) }
 
 // Find returns the row of the table with the entry called name.
 func (x *Index) Find(name string) (row int, ok bool) {
@@ -228,21 +232,21 @@ func (x *Index) find(name string) (int, bool) {
 
 // Lookup returns the entry called name, which may be a directory that is only implied by other
 // names.
-func (x *Index) Lookup(_ context.Context, name string) (Entry, error) {
+func (x *Index) Lookup(_ context.Context, name string) (format.Entry, error) {
 	if i, ok := x.find(name); ok {
 		return x.t.Entry(int(x.byName[i])), nil
 	}
-	if name == "." || ValidPath(name) && x.isDir(name) {
-		return Entry{Name: name, Kind: Dir}, nil
+	if name == "." || naming.ValidPath(name) && x.isDir(name) {
+		return format.Entry{Name: name, Kind: format.Dir}, nil
 	}
-	return Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
+	return format.Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
 }
 
 // isDir reports whether there is a valid path below name.
 func (x *Index) isDir(name string) bool {
 	prefix := name + "/"
 	for i := x.from(prefix); i < len(x.byName) && strings.HasPrefix(x.nameAt(i), prefix); i++ {
-		if ValidPath(x.nameAt(i)) {
+		if naming.ValidPath(x.nameAt(i)) {
 			return true
 		}
 	}
@@ -255,7 +259,7 @@ func (x *Index) FileAbove(name string) string {
 		if name[i] != '/' {
 			continue
 		}
-		if k, ok := x.find(name[:i]); ok && x.t.Entry(int(x.byName[k])).Kind != Dir {
+		if k, ok := x.find(name[:i]); ok && x.t.Entry(int(x.byName[k])).Kind != format.Dir {
 			return name[:i]
 		}
 	}
@@ -265,44 +269,44 @@ func (x *Index) FileAbove(name string) string {
 // NameProblem returns a warning if the name of the entry in a row cannot be extracted as it is,
 // or counts for less than another. The caller must set the problem's Volume. The entry can be
 // read nevertheless.
-func (x *Index) NameProblem(row int, e Entry) (p Problem, found bool) {
-	p = Problem{Severity: Warning, Off: -1, Entry: e.Name, HasEntry: true}
-	if class := NameFault(e.Name); class != "" {
-		p.Code, p.Class, p.Message = UnsafePath, class, "the name is not extracted: "+NameAdvice(class)
+func (x *Index) NameProblem(row int, e format.Entry) (p format.Problem, found bool) {
+	p = format.Problem{Severity: format.Warning, Off: -1, Entry: e.Name, HasEntry: true}
+	if class := naming.Fault(e.Name); class != "" {
+		p.Code, p.Class, p.Message = format.UnsafePath, class, "the name is not extracted: "+naming.Advice(class)
 		if e.Name != "" && e.Name[0] == '/' && class == "name-absolute" {
 			p.Message = "the name is absolute: extracted without the leading slash"
 		}
-	} else if last, ok := x.Find(e.Name); ok && last != row && e.Kind != Dir {
-		p.Code, p.Message = Duplicate, "duplicate name: the last entry counts"
+	} else if last, ok := x.Find(e.Name); ok && last != row && e.Kind != format.Dir {
+		p.Code, p.Message = format.Duplicate, "duplicate name: the last entry counts"
 	} else if above := x.FileAbove(e.Name); above != "" {
-		p.Code, p.Class, p.Message = UnsafePath, "name-conflict", fmt.Sprintf("%q is not a directory: the entry stored first is extracted", above)
+		p.Code, p.Class, p.Message = format.UnsafePath, "name-conflict", fmt.Sprintf("%q is not a directory: the entry stored first is extracted", above)
 	}
 	return p, p.Message != ""
 }
 
 // ReadDir yields the entries directly in dir, in byte order of their whole names. It skips
 // subdirectories, so its cost depends only on what it yields.
-func (x *Index) ReadDir(ctx context.Context, dir string) iter.Seq2[Entry, error] {
+func (x *Index) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
 	return x.readDir(ctx, dir, "", false)
 }
 
 // ReadDirFrom is like ReadDir, from a given position; see Abilities.ReadDirFrom.
-func (x *Index) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[Entry, error] {
+func (x *Index) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[format.Entry, error] {
 	return x.readDir(ctx, dir, from, true)
 }
 
 // readDir yields the entries in dir from a position. If both is true, a file that is also a
 // parent of other names is yielded as a directory too.
-func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
+func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
 		prefix := ""
 		if dir != "." {
 			prefix = dir + "/"
 			if e, err := x.Lookup(ctx, dir); err != nil {
-				yield(Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: fs.ErrNotExist})
+				yield(format.Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: fs.ErrNotExist})
 				return
-			} else if e.Kind != Dir && !x.isDir(dir) {
-				yield(Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: syscall.ENOTDIR})
+			} else if e.Kind != format.Dir && !x.isDir(dir) {
+				yield(format.Entry{}, &fs.PathError{Op: "readdir", Path: dir, Err: syscall.ENOTDIR})
 				return
 			}
 		}
@@ -313,7 +317,7 @@ func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.S
 				return
 			}
 			first, _, deeper := strings.Cut(rest, "/")
-			if !ValidPath(name) && (!deeper || !ValidPath(prefix+first) || !x.isDir(prefix+first)) {
+			if !naming.ValidPath(name) && (!deeper || !naming.ValidPath(prefix+first) || !x.isDir(prefix+first)) {
 				if dir == "." && !yield(x.t.Entry(int(x.byName[i])), nil) {
 					return
 				}
@@ -330,9 +334,9 @@ func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.S
 			sub := prefix + first
 			k, own := x.find(sub)
 			if own && both {
-				own = x.t.Entry(int(x.byName[k])).Kind == Dir
+				own = x.t.Entry(int(x.byName[k])).Kind == format.Dir
 			}
-			if !own && first+"/" >= from && !yield(Entry{Name: sub, Kind: Dir}, nil) {
+			if !own && first+"/" >= from && !yield(format.Entry{Name: sub, Kind: format.Dir}, nil) {
 				return
 			}
 			// '0' follows '/', so this is the first name after all names that begin with sub/.
@@ -340,7 +344,7 @@ func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.S
 			next := x.from(sub + "0")
 			if dir == "." {
 				for ; i < next; i++ {
-					if n := x.nameAt(i); !ValidPath(n) && !yield(x.t.Entry(int(x.byName[i])), nil) {
+					if n := x.nameAt(i); !naming.ValidPath(n) && !yield(x.t.Entry(int(x.byName[i])), nil) {
 						return
 					}
 				}

@@ -1,9 +1,9 @@
-package store_test
+package storekit_test
 
 import (
 	"testing"
 
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 func TestHeadersOfObjects(t *testing.T) {
@@ -12,7 +12,7 @@ func TestHeadersOfObjects(t *testing.T) {
 		"Content-Type": false, "etag": false, "content-length": false, "x-amz-meta-": false, "x-amz-meta-A": false,
 		"x-amz-meta-a b": false, "x-amz-meta-a:b": false, "x-amz-meta-ü": false, "x-amz-meta-a\n": false, "x-goog-meta-a": false, "": false,
 	} {
-		if got := store.IsHeader(name); got != want {
+		if got := storekit.IsHeader(name); got != want {
 			t.Errorf("%q: %v", name, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package format
+package kit
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/testkit"
 )
 
@@ -26,9 +27,9 @@ func names(t *testing.T, x *Index, dir string) string {
 func TestIndexDirs(t *testing.T) {
 	var es Entries
 	for _, n := range []string{"b/x/1", "a", "b/x/2", "b.txt", "a//odd", "b//odd", "../up", "", "f", "f/under", "b/y", "d/", "M\xf6bel/b.txt", "M\xf6bel/\xff/x"} {
-		es = append(es, Entry{Name: n})
+		es = append(es, format.Entry{Name: n})
 	}
-	es = append(es, Entry{Name: "e", Kind: Dir}, Entry{Name: "e/1"})
+	es = append(es, format.Entry{Name: "e", Kind: format.Dir}, format.Entry{Name: "e/1"})
 	x := NewIndex(es)
 	for _, tt := range []struct{ dir, want string }{
 		{".", "../up:file :file M\xf6bel:dir a//odd:file a:file b.txt:file b//odd:file b:dir d/:file e:dir f:file"},
@@ -68,10 +69,10 @@ func TestIndexOfFewNames(t *testing.T) {
 	for range 2000 {
 		table := make(Entries, r.IntN(30))
 		for i := range table {
-			table[i] = Entry{Name: fmt.Sprint(r.IntN(100)), Size: int64(i)}
+			table[i] = format.Entry{Name: fmt.Sprint(r.IntN(100)), Size: int64(i)}
 		}
 		from := r.IntN(len(table) + 1)
-		slices.SortFunc(table[from:], func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(table[from:], func(a, b format.Entry) int { return strings.Compare(a.Name, b.Name) })
 		last := map[string]int64{}
 		for i := range table {
 			table[i].Size = int64(i)

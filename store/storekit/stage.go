@@ -1,4 +1,4 @@
-package store
+package storekit
 
 import (
 	"context"
@@ -9,23 +9,25 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/holdall/holdall/store"
 )
 
 // A Stage is a store that holds back the objects written to it. An object is finished when its
 // writer commits, but appears only at Publish. A Stage makes a set of objects, such as chunks, or
 // shards and their index, appear together, as far as the underlying store supports that.
 type Stage struct {
-	Store
+	store.Store
 
 	// Wishes apply to all objects that are created in the stage. If Keeps is set, objects that
 	// are not published are kept, as by [Keep], instead of aborted.
-	Wishes Wishes
+	Wishes store.Wishes
 	Keeps  bool
 
 	mu     sync.Mutex
-	vacant string  // the folder that Vacant found to be free
-	folder *Folder // vacant, if the store creates folders that appear as a whole
-	ready  []Writer
+	vacant string        // the folder that Vacant found to be free
+	folder *store.Folder // vacant, if the store creates folders that appear as a whole
+	ready  []store.Writer
 	names  []string
 	kept   int64
 
@@ -33,14 +35,14 @@ type Stage struct {
 }
 
 // NewStage returns a stage of st. The caller must call Publish or Discard.
-func NewStage(st Store) *Stage { return &Stage{Store: st} }
+func NewStage(st store.Store) *Stage { return &Stage{Store: st} }
 
 // Can returns the abilities of a stage, which can only create objects.
-func (s *Stage) Can() Abilities { return Abilities{Create: s.create} }
+func (s *Stage) Can() store.Abilities { return store.Abilities{Create: s.create} }
 
 // create begins an object with the wishes of the stage and its own.
-func (s *Stage) create(ctx context.Context, name string, wish Wishes) (Writer, error) {
-	out, err := s.begin(ctx, name, Wishes{Once: wish.Once || s.Wishes.Once, Resume: wish.Resume || s.Wishes.Resume})
+func (s *Stage) create(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
+	out, err := s.begin(ctx, name, store.Wishes{Once: wish.Once || s.Wishes.Once, Resume: wish.Resume || s.Wishes.Resume})
 	if err != nil {
 		return nil, err
 	}
@@ -48,12 +50,12 @@ func (s *Stage) create(ctx context.Context, name string, wish Wishes) (Writer, e
 	below := out.Can()
 	w.can.PatchLimit = below.PatchLimit
 	if write := below.WriteRange; write != nil {
-		w.can.WriteRange = func(ctx context.Context, from Object, off, n int64) error {
+		w.can.WriteRange = func(ctx context.Context, from store.Object, off, n int64) error {
 			return w.change("write", w.size+n, func() error { return write(ctx, from, off, n) })
 		}
 	}
 	if write := below.CopyRange; write != nil {
-		w.can.CopyRange = func(ctx context.Context, from Object, off, n int64) error {
+		w.can.CopyRange = func(ctx context.Context, from store.Object, off, n int64) error {
 			return w.change("write", w.size+n, func() error { return write(ctx, from, off, n) })
 		}
 	}
@@ -72,7 +74,7 @@ func (s *Stage) create(ctx context.Context, name string, wish Wishes) (Writer, e
 
 // begin begins an object. If it is in the vacant folder, it is created in the folder that appears
 // as a whole.
-func (s *Stage) begin(ctx context.Context, name string, wish Wishes) (Writer, error) {
+func (s *Stage) begin(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
 	s.mu.Lock()
 	if s.vacant == "" || !strings.HasPrefix(name, s.vacant) {
 		s.mu.Unlock()
@@ -145,7 +147,7 @@ func (s *Stage) discard() error {
 }
 
 // end ends a writer that is not committed. The caller holds the lock.
-func (s *Stage) end(w Writer) error {
+func (s *Stage) end(w store.Writer) error {
 	if !s.Keeps {
 		return w.Abort()
 	}
@@ -161,7 +163,7 @@ func (s *Stage) Kept() int64 {
 	return s.kept
 }
 
-// Saved returns the sums of what the finished writers returned for [WriterAbilities.Saved].
+// Saved returns the sums of what the finished writers returned for [store.WriterAbilities.Saved].
 func (s *Stage) Saved() (copied, proven int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,8 +171,8 @@ func (s *Stage) Saved() (copied, proven int64) {
 }
 
 type stagedWriter struct {
-	Writer
-	can   WriterAbilities
+	store.Writer
+	can   store.WriterAbilities
 	stage *Stage
 	name  string
 	size  int64
@@ -192,7 +194,7 @@ func (w *stagedWriter) change(op string, size int64, change func() error) error 
 // closed returns an error if the object is finished, because it can no longer be changed.
 func (w *stagedWriter) closed(op string) error {
 	if w.done {
-		return &Error{Op: op, Name: w.name, Off: -1, Err: fs.ErrClosed}
+		return &store.Error{Op: op, Name: w.name, Off: -1, Err: fs.ErrClosed}
 	}
 	return nil
 }
@@ -206,19 +208,19 @@ func (w *stagedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (w *stagedWriter) Can() WriterAbilities { return w.can }
+func (w *stagedWriter) Can() store.WriterAbilities { return w.can }
 
 // Commit makes the writer send what is left. In a large set of objects, the ends of all of them
 // would otherwise remain in memory. It returns the Info that Finish returned.
-func (w *stagedWriter) Commit(ctx context.Context) (Info, error) {
+func (w *stagedWriter) Commit(ctx context.Context) (store.Info, error) {
 	if err := w.closed("commit"); err != nil {
-		return Info{}, err
+		return store.Info{}, err
 	}
-	info, below := Info{}, w.Writer.Can()
+	info, below := store.Info{}, w.Writer.Can()
 	if below.Finish != nil {
 		var err error
 		if info, err = below.Finish(ctx); err != nil {
-			return Info{}, err
+			return store.Info{}, err
 		}
 	}
 	w.done = true
