@@ -169,3 +169,66 @@ func typeLines(s *ast.TypeSpec, text func(any) string) (lines []string) {
 	}
 	return lines
 }
+
+// mostNames is how many names the packages holdall, format and store may export together: types,
+// functions, variables and constants, where the constants of a type count as one with it. It is
+// changed on purpose only. What authors of formats need is in format/kit, what is done with any
+// store in store/storekit, and what only this module needs in internal packages.
+const mostNames = 110
+
+func TestTheNamesOfTheMainPackagesStayFew(t *testing.T) {
+	all := 0
+	for _, dir := range []string{".", "format", "store"} {
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, file := range files {
+			f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasSuffix(file, "_test.go") {
+				names = append(names, namesOf(f)...)
+			}
+		}
+		t.Logf("%s: %d names: %s", dir, len(names), strings.Join(names, " "))
+		all += len(names)
+	}
+	if all != mostNames {
+		t.Errorf("%d names, expected %d", all, mostNames)
+	}
+}
+
+// namesOf returns the exported names of a file, without methods and the constants of types.
+func namesOf(f *ast.File) (names []string) {
+	add := func(ids ...*ast.Ident) {
+		for _, id := range ids {
+			if id.IsExported() {
+				names = append(names, id.Name)
+			}
+		}
+	}
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil {
+				add(d.Name)
+			}
+		case *ast.GenDecl:
+			typed := false // a constant without a value has the type of the one before
+			for _, s := range d.Specs {
+				switch s := s.(type) {
+				case *ast.TypeSpec:
+					add(s.Name)
+				case *ast.ValueSpec:
+					if typed = s.Type != nil || typed && len(s.Values) == 0; !typed || d.Tok == token.VAR {
+						add(s.Names...)
+					}
+				}
+			}
+		}
+	}
+	return names
+}

@@ -3,7 +3,8 @@
 //
 // To add a format, write a package with a [Format] that passes formattest.Run, and call
 // [Register]. Only Format.Open is required. If any other function is nil, the format cannot do
-// that, and holdall reports it.
+// that, and holdall reports it. Package kit has what formats are made of, and what the comments here
+// call kit.
 //
 // A format package describes archives. It does not fetch, cache, decode, retry or draw. It
 // returns where an entry's bytes are ([Extent]), what every other byte is for ([Region]), what is

@@ -8,9 +8,9 @@
 // struct is that of a read-only store. A new ability is a new field, which breaks no existing
 // store.
 //
-// Programs that use a store should call the functions of this package, such as storekit.List, storekit.Create,
-// storekit.ReadTail and storekit.WriteRange. If an ability is missing, they fall back to another way or return
-// an error that wraps [errors.ErrUnsupported].
+// Programs that use a store should call the functions of package storekit, such as List, Create,
+// ReadTail and WriteRange. If an ability is missing, they fall back to another way or return an
+// error that wraps [errors.ErrUnsupported].
 //
 // A type that wraps a store, an object or a writer must have a Can of its own, which begins with the
 // zero struct and names the abilities that the type has. If it only embeds the other, or returns the

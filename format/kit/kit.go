@@ -6,7 +6,7 @@
 //
 //   - Contents are stored as they are, each after a header: read with [OpenRuns], write with
 //     [NewMembers]. Package format/formattest/ar is an example.
-//   - An index lists the contents: read its place with [OpenPart], make a [Index] of it, or a
+//   - An index lists the contents: read its place with [OpenPart], make an [Index] of it, or a
 //     [LateIndex] if it is large, and return contents with [RunExtents].
 //   - Contents are written as they come, and the index last: an [Appender], and a [Spill] for the
 //     rows of the index.
@@ -14,5 +14,5 @@
 //
 // Return damage as errors of [Corrupt] or [Classes], and check an archive with [Reported] and
 // [CheckEntries]. Lists of millions are in package columns, sorting in package sorter, and work on
-// several goroutines in package pipe.
+// several goroutines in package pipe. Package naming is about names of entries.
 package kit
