@@ -228,7 +228,7 @@ func TestEveryClassIsExplainedWithItsCode(t *testing.T) {
 func TestEveryNameFaultIsExplained(t *testing.T) {
 	page := read(t, "problems.md")
 	words := map[string]bool{}
-	inspect(append(parseDir(t, "../format"), parseDir(t, "../internal/write/unpack")...), func(n ast.Node) {
+	inspect(append(parseDir(t, "../format/kit/naming"), parseDir(t, "../internal/write/unpack")...), func(n ast.Node) {
 		if x, ok := n.(ast.Expr); ok {
 			if s := text(x); strings.HasPrefix(s, "name-") || strings.HasPrefix(s, "link-") {
 				words[s] = true
