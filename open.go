@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -139,7 +140,7 @@ func (p opening) healed(ctx context.Context) (*Archive, error) {
 	var why error
 	locate := func() {
 		if g, why = parity.Locate(ctx, p.st, p.name, p.o.Parity); g != nil {
-			g.OnHeal = p.o.OnHeal
+			g.OnHeal, g.Unsound = p.o.OnHeal, p.unsoundAnywhere
 		}
 	}
 	if near || p.o.Parity != "" {
@@ -237,6 +238,10 @@ func (p opening) unsound(ctx context.Context, object string, off, n int64) bool 
 	c := check{o: VerifyOptions{OpenOptions: p.o}, report: func(Problem) {}, told: map[Problem]bool{}}
 	err = c.archive(ctx, p.st, p.name)
 	return err != nil || c.sum.Errors+c.sum.Warnings > 0
+}
+
+func (p opening) unsoundAnywhere(ctx context.Context) bool {
+	return p.unsound(ctx, p.name, 0, math.MaxInt64)
 }
 
 // spans is a range and the parts of it that have been covered.

@@ -73,7 +73,7 @@ func (a *Archive) Protection(ctx context.Context) *Protection {
 	if a.IsDir() {
 		return nil
 	}
-	g, err := parity.Seek(ctx, a.src.Store, a.src.Name, a.asked.Parity)
+	g, err := parity.Seek(ctx, a.src.Store, a.src.Name, a.asked.Parity, opening{a.src.Store, a.src.Name, a.asked}.unsoundAnywhere)
 	if g == nil {
 		if err == nil {
 			return nil
@@ -170,7 +170,7 @@ func damagedNow(ctx context.Context, st store.Store, name string, to store.Store
 	if at == "" || !slices.ContainsFunc(parity.Names(name), func(beside string) bool { return storekit.AddressOf(st, beside) == at }) {
 		return nil
 	}
-	g, _ := parity.Seek(ctx, st, name, "")
+	g, _ := parity.Seek(ctx, st, name, "", opening{st: st, name: name}.unsoundAnywhere)
 	if g == nil || g.Suits != nil {
 		return nil // it cannot be used anyway
 	}
@@ -185,7 +185,7 @@ func damagedNow(ctx context.Context, st store.Store, name string, to store.Store
 
 // renew is Protect with ProtectOptions.Update.
 func renew(ctx context.Context, st store.Store, name string, m *Meter) (sum Protection, err error) {
-	g, err := parity.Seek(ctx, st, name, "")
+	g, err := parity.Seek(ctx, st, name, "", nil)
 	if err == nil && g == nil {
 		err = &fs.PathError{Op: "open", Path: parity.NameOf([]string{name}), Err: fs.ErrNotExist}
 	}
@@ -242,8 +242,8 @@ func (r *ParityReport) Harmed() bool { return r.Damaged > 0 || len(r.Lost) > 0 }
 
 // seekParity finds the parity of an archive. If the guard is nil, there is no parity, or it
 // cannot be used and the report says why.
-func seekParity(ctx context.Context, st store.Store, name, at string) (*parity.Guard, *ParityReport, error) {
-	g, err := parity.Seek(ctx, st, name, at)
+func seekParity(ctx context.Context, st store.Store, name, at string, o OpenOptions) (*parity.Guard, *ParityReport, error) {
+	g, err := parity.Seek(ctx, st, name, at, opening{st, name, o}.unsoundAnywhere)
 	if damage, ok := errors.AsType[*format.CorruptError](err); ok && at == "" {
 		return nil, &ParityReport{At: damage.Volume, NotUsed: damage.Message, broken: true}, nil
 	}

@@ -92,7 +92,7 @@ func Repair(ctx context.Context, address string, o RepairOptions) (*RepairPlan, 
 
 // byParity finds out what parity repairs, and reports whether nothing remains to be repaired.
 func (p *RepairPlan) byParity(ctx context.Context, at string, o RepairOptions) (done bool, err error) {
-	g, r, err := seekParity(ctx, p.st, p.name, at)
+	g, r, err := seekParity(ctx, p.st, p.name, at, o.OpenOptions)
 	if p.Parity = r; g == nil || err != nil {
 		return false, err
 	}

@@ -116,7 +116,7 @@ func (c *check) tell(p Problem) {
 
 // run checks an archive against its parity, if it has any, and then by itself.
 func (c *check) run(ctx context.Context, st store.Store, name string) error {
-	g, r, err := seekParity(ctx, st, name, c.o.Parity)
+	g, r, err := seekParity(ctx, st, name, c.o.Parity, c.o.OpenOptions)
 	if err != nil {
 		return err
 	}

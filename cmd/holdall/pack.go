@@ -423,7 +423,7 @@ func (a *app) tellStaleParity(ctx context.Context, st store.Store, sum holdall.S
 			return
 		}
 	}
-	g, err := parity.Seek(ctx, st, name, "")
+	g, err := parity.Seek(ctx, st, name, "", nil)
 	if err != nil || g == nil {
 		return
 	}

@@ -87,7 +87,7 @@ func (m *repairer) plan(tail []byte) (format.Plan, error) {
 	if err != nil {
 		return format.Plan{}, err
 	}
-	cut := m.cut()
+	cut := m.cut(named && len(m.t.damaged) == 0 && !m.t.top.unproven)
 	if !changed && !moved && !cut {
 		return m.p, nil
 	}
@@ -280,36 +280,43 @@ func (m *repairer) oddRows() bool {
 	return slices.ContainsFunc(m.t.rows, func(r record) bool { return r.odd&(unreadable|badDigest) != 0 || m.t.rowFault(r) != nil })
 }
 
-// cut removes rows without data, and shortens those whose data is truncated. It reports whether
-// it changed any.
-func (m *repairer) cut() bool {
+// cut removes rows without data, and shortens those whose data is truncated. If the index is not
+// sound, a file without a digest may have lost it, and its content may be wrong: it gets another
+// name, unless no file has a digest. cut reports whether it changed any row.
+func (m *repairer) cut(sound bool) bool {
 	t := m.t
 	var keep []uint32
 	var names map[string]bool
 	changed := false
+	aside := func(i int) string {
+		if names == nil {
+			names = make(map[string]bool, len(t.rows))
+			for j := range t.rows {
+				names[t.Name(j)] = true
+			}
+		}
+		part := t.Name(i) + kit.DamagedSuffix
+		for names[part] {
+			part += kit.DamagedSuffix
+		}
+		names[part] = true
+		t.rename(i, part)
+		return format.Escape(part)
+	}
 	for i, r := range t.rows {
 		f := t.rowFault(r)
 		name := format.Escape(t.Name(i))
 		switch {
+		case f == nil && !sound && r.end > r.start && len(t.digests) > 0 && t.digest(i) == "":
+			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: its digest is lost, so its content may be wrong: it is %s", name, aside(i)))
+			keep = append(keep, uint32(i))
 		case f == nil:
 			keep = append(keep, uint32(i))
 			continue
 		case f.class == "range-beyond" && r.start < t.dataLen && r.start >= t.maxEnd:
 			// The data ends within the file. If the row begins before the end of other files, it
 			// is not truncated but wrong.
-			if names == nil {
-				names = make(map[string]bool, len(t.rows))
-				for j := range t.rows {
-					names[t.Name(j)] = true
-				}
-			}
-			part := t.Name(i) + kit.DamagedSuffix
-			for names[part] {
-				part += kit.DamagedSuffix
-			}
-			names[part] = true
-			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: the last %d of its %d bytes; the rest is %s", name, r.end-t.dataLen, r.end-r.start, format.Escape(part)))
-			t.rename(i, part)
+			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: the last %d of its %d bytes; the rest is %s", name, r.end-t.dataLen, r.end-r.start, aside(i)))
 			t.rows[i].end = t.dataLen
 			t.forgetDigest(i)
 			t.objects.forgetETag(i)

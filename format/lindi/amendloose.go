@@ -115,7 +115,10 @@ func (m *looseMedium) commit(ctx context.Context) (int64, []string, error) {
 			return 0, nil, err
 		}
 	}
-	text := m.set.appendText(nil)
+	text, err := sealed(m.set.appendText(nil), m.a.limits.Depth)
+	if err != nil {
+		return 0, nil, err
+	}
 	if err := kit.WriteBytes(ctx, m.stage, m.a.objectName(), text); err != nil {
 		return 0, nil, err
 	}

@@ -461,7 +461,7 @@ func isTheirEntry(text []byte) bool {
 
 // note adds a note that entries may be missing or wrong.
 func (a *archive) note(p format.Problem) {
-	if a.doubt == nil {
+	if a.doubt == nil || p.Code == format.BadChecksum && a.doubt.Code != p.Code { // the stronger one
 		a.doubt = &p
 	}
 	a.notes = append(a.notes, p)
@@ -549,9 +549,13 @@ func (a *archive) readRFS(ctx context.Context) error {
 		a.size, room, hint = info.Size, info.Size, info.Size
 	}
 	err := a.text(ctx, off, room, hint, func(text []byte) (err error) {
-		if a.rfs, err = parseRFS(text, a.limits.Depth); err == nil && a.form == tarForm {
+		switch a.rfs, err = parseRFS(text, a.limits.Depth); {
+		case err != nil:
+		case a.form == tarForm:
 			a.rfsEnd = off + int64(len(text))
 			a.checkRFS(text, off)
+		default:
+			a.checkSeal(text)
 		}
 		return err
 	})

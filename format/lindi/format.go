@@ -59,7 +59,7 @@ func detect(p format.Probe) format.Match {
 		}
 		s := scannerOf(p.Head, (format.Limits{}).OrDefault().Depth)
 		for s.Begin('{'); s.Next('}'); s.Skip() {
-			if key := string(s.Key()); key == "refs" || key == "generationMetadata" {
+			if key := string(s.Key()); key == "refs" || key == noteKey {
 				return format.Likely
 			}
 		}

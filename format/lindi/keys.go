@@ -480,8 +480,8 @@ func (k *keys) About(ctx context.Context) (format.About, error) {
 	about.Facts = append(about.Facts, [2]string{"keys", fmt.Sprintf("%d inline, %d in members, %d outside", here, inside, outside)})
 	for _, m := range a.rfs.top {
 		about.Carry = append(about.Carry, [2]string{string(m.key), string(m.value)})
-		if textOf(m.key) == "generationMetadata" {
-			about.Facts = append(about.Facts, [2]string{"generationMetadata", fmt.Sprintf("%.200s", m.value)})
+		if textOf(m.key) == noteKey {
+			about.Facts = append(about.Facts, [2]string{noteKey, fmt.Sprintf("%.200s", m.value)})
 		}
 	}
 	return about, nil

@@ -15,7 +15,8 @@ import (
 // keeps the text and finds values in it.
 type rfs struct {
 	text      []byte
-	refs      []ref // in the order of the text; of equal keys, the last one counts
+	refs      []ref  // in the order of the text; of equal keys, the last one counts
+	body      []byte // the text of "refs"
 	templates map[string]string
 	top       []member // all members at the top except "refs"
 }
@@ -59,10 +60,18 @@ func parseRFS(text []byte, depth int) (*rfs, error) {
 	for s.Begin('{'); s.Next('}'); {
 		key := s.Key()
 		if string(key) != "refs" {
-			x.top = append(x.top, member{key, s.Value()})
+			m := member{key, s.Value()}
+			if textOf(key) == noteKey && s.Err == nil {
+				m.value = withoutSeal(m.value, depth)
+			}
+			if m.value != nil {
+				x.top = append(x.top, m)
+			}
 			continue
 		}
 		refs = true
+		s.Space()
+		from := s.At
 		x.refs = make([]ref, 0, len(text)/40)
 		for s.Begin('{'); s.Next('}'); {
 			key := s.Key()
@@ -75,6 +84,7 @@ func parseRFS(text []byte, depth int) (*rfs, error) {
 			}
 			x.refs = append(x.refs, ref{shared(key), uint32(at), uint32(s.At - at)})
 		}
+		x.body = text[from:s.At]
 	}
 	if s.End(); !refs {
 		s.Stop(textError(`no "refs"`))

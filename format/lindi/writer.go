@@ -364,6 +364,11 @@ func (w *archiveWriter) Commit(ctx context.Context) (format.Summary, error) {
 		return format.Summary{}, err
 	}
 	text, err := w.rfsText()
+	if depth := (format.Limits{}).OrDefault().Depth; err == nil && w.form == tarForm {
+		text, err = laidOut(text, depth)
+	} else if err == nil {
+		text, err = sealed(text, depth)
+	}
 	if err != nil {
 		return format.Summary{}, err
 	}

@@ -223,7 +223,7 @@ func TestWhatHasNoPlaceInATreeIsRefusedByName(t *testing.T) {
 		{format.Entry{Name: "%lost1"}, "", "names of tree nodes"},
 		{format.Entry{Name: "a/%/b"}, "", "without a slash"},
 		{format.Entry{Name: "a%2Fb"}, "", "without a slash"},
-		{format.Entry{Name: "c:d"}, "", "drive"},
+		{format.Entry{Name: `c:\d`}, "", "drive"},
 		{format.Entry{Name: "../a"}, "", ".."},
 		{format.Entry{Name: strings.Repeat("d/", 1000) + "f"}, "", "1000 levels"},
 		{format.Entry{Name: strings.Repeat("d/", 999) + "f"}, "", "1000 levels"},

@@ -72,7 +72,7 @@ def test_every_format_gives_back_what_was_packed(pack, index, holdall_command, n
             number = a.info(name_).number
             assert a.name(number) == name_
             assert a[number] == content
-            assert a.info(number) == (name_, "file", len(content), number)
+            assert a.info(number)[:4] == (name_, "file", len(content), number)
             assert a.size(name_) == len(content)
         names = list(files) * 2
         random.Random(seed).shuffle(names)

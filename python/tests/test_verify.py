@@ -46,7 +46,9 @@ def test_damage_is_found(pack, holdall_command, name, how):
         assert err.value.name == "a" and "blake3" in err.value.reason
     a = holdall.open(path, verify=False, **how)
     assert not a.verifies and a["a"].startswith(b"wrong")
+    assert not a.info("a").proven
     assert holdall.open(path, verify=True, **how)["b"] == FILES["b"]
+    assert holdall.open(path, verify=True, **how).info("a").proven
 
 
 def test_parts_of_long_files_are_compared_by_pieces(pack, holdall_command):
@@ -173,3 +175,16 @@ def test_digests_of_zip_need_no_package(pack, holdall_command):
     assert a["b"] == FILES["b"]
     with pytest.raises(holdall.DamagedError, match="crc32"):
         a["a"]
+
+
+@pytest.mark.parametrize("name", ["x.lindi.json", "x.lindi.d"])
+def test_a_lindi_json_that_is_an_object_is_compared_with_its_own_digest(pack, holdall_command, tmp_path, name):
+    source = pack({".zgroup": b'{"zarr_format": 2}', ".zattrs": b'{"session": "A"}'}, "x.lindi.tar")
+    path = tmp_path / name
+    subprocess.run([holdall_command, "convert", "-q", "--view", "zarr", str(source), str(path)], check=True)
+    text = path / "lindi.json" if path.is_dir() else path
+    assert b'"A' in holdall.open(path, view="zarr", index=False)[".zattrs"]
+    text.write_bytes(text.read_bytes().replace(b"A", b"C", 1))
+    with pytest.raises(holdall.DamagedError, match="BLAKE3"):
+        len(holdall.open(path, view="zarr", index=False))
+    assert b'"C' in holdall.open(path, view="zarr", index=False, verify=False)[".zattrs"]

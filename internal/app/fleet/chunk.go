@@ -366,7 +366,7 @@ func (j *job) protected(ctx context.Context, name string) error {
 	if j.set.Protect == 0 {
 		return nil
 	}
-	g, err := parity.Seek(ctx, j.target, name, "")
+	g, err := parity.Seek(ctx, j.target, name, "", nil)
 	if err == nil && g != nil {
 		defer g.Close()
 		if g.Same {

@@ -446,7 +446,7 @@ func (s *site) wantParity(p Planned) {
 	}
 	for i := range p.Chunks {
 		name := fmt.Sprintf("set-%05d.caf", i+1)
-		g, err := parity.Seek(s.T.Context(), st, name, "")
+		g, err := parity.Seek(s.T.Context(), st, name, "", nil)
 		if err != nil || g == nil || !g.Same {
 			s.T.Fatalf("%s: found %v, %v", name, g, err)
 		}

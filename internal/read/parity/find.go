@@ -14,9 +14,10 @@ const None = "none"
 // Seek finds the parity of the archive called name in st and binds it: the file at an address, or
 // without one the file beside the archive. It returns nil if there is none. It reads some blocks
 // of the archive.
-func Seek(ctx context.Context, st store.Store, name, at string) (*Guard, error) {
+func Seek(ctx context.Context, st store.Store, name, at string, unsound func(context.Context) bool) (*Guard, error) {
 	g, err := Locate(ctx, st, name, at)
 	if g != nil {
+		g.Unsound = unsound
 		if err = g.look(ctx); err != nil {
 			_ = g.Close()
 			g = nil

@@ -31,6 +31,9 @@ type Guard struct {
 	// Same reports whether the archive is unchanged as far as its size, time and version show. If
 	// it is false, a difference may be damage or a change by a user.
 	Same bool
+	// Unsound, if it is not nil, reports whether the archive itself shows damage. It is asked if that
+	// cannot be told from a change on purpose otherwise.
+	Unsound func(context.Context) bool
 	// OnHeal, if it is not nil, is called once, when the first block is healed.
 	OnHeal func(by string)
 
@@ -199,6 +202,7 @@ func (g *Guard) look(ctx context.Context) error {
 	n, similar := good.Load(), false
 	if err == nil && 2*n < int64(len(places)) {
 		similar, err = g.similar(ctx)
+		similar = similar && (g.Same || g.Unsound != nil && g.Unsound(ctx))
 	}
 	if err == nil && !similar && (2*n < int64(len(places)) || len(places) == 0 && there > 0) {
 		g.Suits = fmt.Errorf("it belongs to another version of the archive: of %d blocks checked, %d match", len(places), n)

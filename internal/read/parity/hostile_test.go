@@ -54,7 +54,7 @@ func TestClaimsAreNotAllocated(t *testing.T) {
 			st.Put("a.caf"+Suffix, ends(g, one))
 			ctx := context.Background()
 			n := testkit.Allocated(func() {
-				guard, err := Seek(ctx, st, "a.caf", "")
+				guard, err := Seek(ctx, st, "a.caf", "", nil)
 				if _, ok := errors.AsType[*format.CorruptError](err); !ok || guard != nil {
 					t.Errorf("expected a *format.CorruptError, found %v", err)
 				}
@@ -79,7 +79,7 @@ func TestBeginningsWithoutRecords(t *testing.T) {
 	mem.Put("a.caf"+Suffix, b)
 	var read atomic.Int64
 	st := storetest.Fault(mem, func(op, _ string, _, n int64) error { read.Add(n); return nil })
-	_, err := Seek(t.Context(), st, "a.caf", "")
+	_, err := Seek(t.Context(), st, "a.caf", "", nil)
 	if _, ok := errors.AsType[*format.CorruptError](err); !ok {
 		t.Errorf("expected a *format.CorruptError, found %v", err)
 	}
@@ -130,7 +130,7 @@ func TestParityOfAnother(t *testing.T) {
 		protect(t, st, 0.1, "a.caf", "b.caf")
 		st.Put("c.caf", was)
 		st.Put("c.caf"+Suffix, st.Get("a.caf"+Suffix))
-		if g, _ := Seek(t.Context(), st, "c.caf", ""); g != nil {
+		if g, _ := Seek(t.Context(), st, "c.caf", "", nil); g != nil {
 			t.Error("it is used")
 		}
 	})
@@ -147,7 +147,7 @@ func TestNamesInParity(t *testing.T) {
 		st := &storetest.Mem{}
 		st.Put("a.caf", b)
 		st.Put("a.caf"+Suffix, encoded(t, 1, 0.5, b, objects))
-		if guard, _ := Seek(t.Context(), st, "a.caf", ""); guard != nil {
+		if guard, _ := Seek(t.Context(), st, "a.caf", "", nil); guard != nil {
 			guard.Close()
 			t.Errorf("%q: it is used", names)
 		}
@@ -268,7 +268,7 @@ func TestParityThatCannotBeRead(t *testing.T) {
 			}
 			return nil
 		})
-		g, err := Seek(t.Context(), st, "a.caf", "")
+		g, err := Seek(t.Context(), st, "a.caf", "", nil)
 		if err != nil {
 			t.Errorf("byte %d: %v", bad, err)
 			continue

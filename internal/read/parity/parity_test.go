@@ -35,7 +35,8 @@ func protect(t testing.TB, st *storetest.Mem, loss float64, names ...string) {
 // seek binds the parity beside what is called name.
 func seek(t testing.TB, st store.Store, name string) *Guard {
 	t.Helper()
-	g, err := Seek(context.Background(), st, name, "")
+	damaged := func(context.Context) bool { return true }
+	g, err := Seek(context.Background(), st, name, "", damaged)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,6 +298,13 @@ func TestEveryLengthIsHealed(t *testing.T) {
 				t.Errorf("%d bytes: other bytes count as the same archive", n)
 			}
 			g.Close()
+		}
+		if n < block { // it may have been changed on purpose
+			b[0] ^= 1
+			st.Put("a", b)
+			if g, err := Seek(ctx, st, "a", "", func(context.Context) bool { return false }); err != nil || g.Suits == nil {
+				t.Errorf("%d bytes: a change that is not seen as damage counts as such: %v", n, err)
+			}
 		}
 	}
 }

@@ -133,7 +133,7 @@ func TestParityIsRecordedWhileAnArchiveIsWritten(t *testing.T) {
 		if names[0] == "x-00001.caf" {
 			name = names[2]
 		}
-		g, err := Seek(ctx, st, name, "")
+		g, err := Seek(ctx, st, name, "", nil)
 		if err != nil || g == nil || g.Suits != nil {
 			t.Fatalf("%s: %v, %v, %+v", what, g, err, info)
 		}

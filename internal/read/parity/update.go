@@ -32,7 +32,7 @@ type Keeper struct {
 // Keep finds the parity beside an archive that is about to be changed. It returns nil if there is
 // none.
 func Keep(ctx context.Context, st store.Store, name string) (*Keeper, error) {
-	g, err := Seek(ctx, st, name, "")
+	g, err := Seek(ctx, st, name, "", nil)
 	if g == nil || err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (k *Keeper) Update(ctx context.Context) (note string, err error) {
 	if err != nil {
 		return "", err
 	}
-	g, err := Seek(ctx, k.st, k.name, "")
+	g, err := Seek(ctx, k.st, k.name, "", nil)
 	if err == nil && g == nil {
 		err = fs.ErrNotExist
 	}

@@ -162,7 +162,7 @@ func TestParityThatCannotBeBroughtUpToDate(t *testing.T) {
 
 func wantBound(t *testing.T, st store.Store) *Guard {
 	t.Helper()
-	g, err := Seek(context.Background(), st, "a.tar", "")
+	g, err := Seek(context.Background(), st, "a.tar", "", nil)
 	if err != nil || g == nil {
 		t.Fatalf("found %v, %v", g, err)
 	}

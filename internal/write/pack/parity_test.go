@@ -21,7 +21,7 @@ import (
 // wantProtected checks that the parity beside an archive is of it.
 func wantProtected(t *testing.T, st store.Store, name string) {
 	t.Helper()
-	g, err := parity.Seek(t.Context(), st, name, "")
+	g, err := parity.Seek(t.Context(), st, name, "", nil)
 	if err != nil || g == nil || g.Suits != nil {
 		t.Fatalf("%s: found %v, %v", name, g, err)
 	}
@@ -97,7 +97,7 @@ func TestParityOfABucketIsWrittenWithoutReadingIt(t *testing.T) {
 		}
 		wantProtected(t, target, name)
 		s.Took()
-		g, err := parity.Seek(t.Context(), target, name, "")
+		g, err := parity.Seek(t.Context(), target, name, "", nil)
 		if err != nil || g.Suits != nil {
 			t.Fatalf("found %v", err)
 		}

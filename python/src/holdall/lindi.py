@@ -23,6 +23,7 @@ ENTRY, INDEX, RFS = ".tar_entry.json", ".tar_index.json", "lindi.json"
 ENTRY_AT, ENTRY_LEN = 512, 1024
 FRONT = ENTRY_AT + ENTRY_LEN
 MAX_TEXT = 1 << 30
+SEAL, SEAL_END = b'"holdall_blake3": "', b'"}\n}'  # around the digest at the end of a lindi.json that is no member of a tar
 
 _LINES = str.maketrans("", "", "\r\n")
 _CHUNK = re.compile(r"\d+(?:\.\d+)*")
@@ -48,11 +49,11 @@ def read(obj: Object, head: bytes, view: str | None, verify: bool | None) -> tup
         raise UnsupportedError(obj.name, f"LINDI has no view {view!r}")
     volumes: Volumes = [("", False)]
     if isinstance(obj, Folder):
-        return _of_folder(obj, view, volumes), volumes
+        return _of_folder(obj, view, volumes, verify), volumes
     if shape(head) == "json":
         if view != "zarr":
             return Listing(obj.name, {RFS.encode(): File(obj.size, (Extent(0, obj.size, 0, 0, obj.size, 0, RAW),))}, ""), volumes
-        return _keys(obj.name, _json(obj.name, RFS, obj.read(0, _short(obj, obj.size))), None, volumes), volumes
+        return _keys(obj.name, _sealed(obj.name, obj.read(0, _short(obj, obj.size)), verify), None, volumes), volumes
     members, sums = _members(obj, head, verify)
     if view == "zarr":
         if RFS not in members:
@@ -129,11 +130,20 @@ def _row(row: Any) -> tuple[str, int, int, int, bytes] | None:
     return row["n"], d, o, s, sum_
 
 
-def _of_folder(obj: Folder, view: str | None, volumes: Volumes) -> Listing:
+def _sealed(archive: str, text: bytes, verify: bool | None) -> Any:
+    """Parse a lindi.json that is an object of its own. If it ends with a digest of itself, it is compared."""
+    text = text.rstrip(b" \t\r\n")
+    head, end = text[: max(0, len(text) - 64 - len(SEAL_END))], text[-len(SEAL_END) :]
+    if end == SEAL_END and head.endswith(SEAL):
+        check_index(archive, RFS, head, text[len(head) : -len(SEAL_END)].decode("latin-1"), verify)
+    return _json(archive, RFS, text)
+
+
+def _of_folder(obj: Folder, view: str | None, volumes: Volumes, verify: bool | None) -> Listing:
     """Read a folder that contains a lindi.json."""
     if view == "zarr":
         text = obj.beside("/" + RFS)
-        return _keys(obj.name, _json(obj.name, RFS, text.read(0, _short(text, text.size))), {}, volumes)
+        return _keys(obj.name, _sealed(obj.name, text.read(0, _short(text, text.size)), verify), {}, volumes)
     files = {}
     for base, _, names in os.walk(obj.path):
         for name in names:
