@@ -207,12 +207,12 @@ func readLindi(s *suite) (r row, err error) {
 // commitLindi repeatedly adds an array of one chunk and commits it.
 func commitLindi(s *suite) (r row, err error) {
 	n := s.count(3000)
-	empty := filepath.Join(s.out, "nothing")
-	if err := os.MkdirAll(empty, 0o777); err != nil {
+	group := filepath.Join(s.out, "group")
+	if err := errors.Join(os.MkdirAll(group, 0o777), os.WriteFile(filepath.Join(group, ".zgroup"), []byte(`{"zarr_format":2}`), 0o666)); err != nil {
 		return r, err
 	}
 	file := filepath.Join(s.out, "commits.lindi.tar")
-	if _, err := holdall.Pack(s.ctx, file, []string{empty}, holdall.PackOptions{}); err != nil {
+	if _, err := holdall.Pack(s.ctx, file, []string{group}, holdall.PackOptions{}); err != nil {
 		return r, err
 	}
 	st, name, err := store.OpenAddress(s.ctx, file)
