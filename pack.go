@@ -96,6 +96,8 @@ type Summary struct {
 	// LeftOut has the names of the entries that failed or were dropped, and the reasons: the first
 	// 10,000 of them.
 	LeftOut []Problem `json:"-"`
+	// Unmatched has the patterns of Include and Exclude that matched nothing.
+	Unmatched []string `json:"unmatched,omitempty"`
 	// Older names a chunk of an earlier, longer set of the same name. It is not part of the new
 	// set.
 	Older string `json:"older,omitempty"`

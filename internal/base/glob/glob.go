@@ -8,13 +8,16 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
+	"sync/atomic"
 )
 
 // A Pattern is compared with names.
 type Pattern struct {
 	re   *regexp.Regexp
 	last bool // with the last element of a name
+	hit  *atomic.Bool
 }
 
 // Meta are the characters that make a name a pattern.
@@ -81,11 +84,11 @@ func Compile(pattern string, fold bool) (Pattern, error) {
 	if err != nil {
 		return Pattern{}, fmt.Errorf("pattern %s: %w", pattern, err)
 	}
-	return Pattern{r, !strings.Contains(pattern, "/")}, nil
+	return Pattern{re: r, last: !strings.Contains(pattern, "/")}, nil
 }
 
 // Whole is the pattern compared with whole names, also if it has no slash.
-func (p Pattern) Whole() Pattern { return Pattern{p.re, false} }
+func (p Pattern) Whole() Pattern { return Pattern{re: p.re} }
 
 // Match reports whether a name is like the pattern.
 func (p Pattern) Match(name string) bool {
@@ -98,7 +101,11 @@ func (p Pattern) Match(name string) bool {
 // A Filter selects names: those that it includes, or that are below what it includes, without
 // those that it excludes, and what is below them. A Filter that includes nothing by a pattern
 // includes all. A nil Filter selects everything.
-type Filter struct{ include, exclude []Pattern }
+type Filter struct {
+	include, exclude []Pattern
+	given            []string      // the patterns, those of include first
+	hit              []atomic.Bool // which of them matched a name
+}
 
 // NewFilter returns a filter of patterns, nil if there are none. A slash before or after a
 // pattern only means that the pattern is about whole names.
@@ -106,18 +113,33 @@ func NewFilter(include, exclude []string) (*Filter, error) {
 	if len(include)+len(exclude) == 0 {
 		return nil, nil
 	}
-	f := &Filter{}
-	for list, patterns := range map[*[]Pattern][]string{&f.include: include, &f.exclude: exclude} {
-		for _, s := range patterns {
-			p, err := Compile(strings.Trim(s, "/"), false)
-			if err != nil {
-				return nil, err
-			}
-			p.last = p.last && !strings.Contains(s, "/")
-			*list = append(*list, p)
+	f := &Filter{given: slices.Concat(include, exclude), hit: make([]atomic.Bool, len(include)+len(exclude))}
+	for i, s := range f.given {
+		p, err := Compile(strings.Trim(s, "/"), false)
+		if err != nil {
+			return nil, err
+		}
+		p.last, p.hit = p.last && !strings.Contains(s, "/"), &f.hit[i]
+		if i < len(include) {
+			f.include = append(f.include, p)
+		} else {
+			f.exclude = append(f.exclude, p)
 		}
 	}
 	return f, nil
+}
+
+// Unmatched returns the patterns that have matched nothing so far.
+func (f *Filter) Unmatched() (patterns []string) {
+	if f == nil {
+		return nil
+	}
+	for i := range f.hit {
+		if !f.hit[i].Load() {
+			patterns = append(patterns, f.given[i])
+		}
+	}
+	return patterns
 }
 
 func (f *Filter) Wants(name string) bool {
@@ -148,11 +170,16 @@ func covered(name string, patterns []Pattern) bool {
 	return anyOf(patterns, name)
 }
 
-func anyOf(patterns []Pattern, name string) bool {
-	for _, p := range patterns {
-		if p.Match(name) {
-			return true
+// anyOf compares a name also with patterns after the first that matches, until each has matched
+// once.
+func anyOf(patterns []Pattern, name string) (any bool) {
+	for i := range patterns {
+		p := &patterns[i]
+		if was := p.hit.Load(); any && was || !p.Match(name) {
+			continue
+		} else if any = true; !was {
+			p.hit.Store(true)
 		}
 	}
-	return false
+	return any
 }

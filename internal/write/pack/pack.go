@@ -92,6 +92,7 @@ type Summary struct {
 	Failed      int64
 	Dropped     map[string]int64
 	LeftOut     []format.Problem
+	Unmatched   []string
 	Older       string
 	Copied      int64
 	Resumed     int64
@@ -255,7 +256,7 @@ func (p *packer) run(ctx context.Context, feed func(context.Context) error) (sum
 	defer func() {
 		sum.Copied, sum.Resumed = p.st.Saved()
 		sum.Kept = p.st.Kept()
-		sum.Lost = p.lost()
+		sum.Lost, sum.Unmatched = p.lost(), p.names.Unmatched()
 	}()
 	if err := p.st.Vacant(ctx, p.name); err != nil {
 		return p.sum, err
