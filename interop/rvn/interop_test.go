@@ -261,8 +261,8 @@ func TestOthersReadWhatWeRepaired(t *testing.T) {
 		if !repair(t, in, out) {
 			continue
 		}
-		if _, records := readAsXrvn(t, out); len(records) < 50 {
-			t.Errorf("round %d: only %d records are left", round, len(records))
+		if _, records := readAsXrvn(t, out); len(records) == 0 || len(records) != len(entries(t, out)) {
+			t.Errorf("round %d: others read %d records, we %d", round, len(records), len(entries(t, out)))
 		}
 	}
 }
