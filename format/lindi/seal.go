@@ -44,7 +44,9 @@ func sealed(text []byte, depth int) ([]byte, error) {
 		if was[0] != '{' {
 			return text, nil // there is no place for it
 		}
-		notes = append(bytes.TrimRight(bytes.Clone(was[:len(was)-1]), " \t\r\n"), ", "...)
+		if notes = bytes.TrimRight(bytes.Clone(was[:len(was)-1]), " \t\r\n"); len(notes) > 1 {
+			notes = append(notes, ", "...)
+		}
 	}
 	x.top = slices.DeleteFunc(x.top, func(m member) bool { return textOf(m.key) == noteKey })
 	out := append(x.open(nil), ",\n \""+noteKey+"\": "...)
@@ -62,9 +64,12 @@ func (x *rfs) open(p []byte) []byte {
 	return append(append(p, "\n \"refs\": "...), x.body...)
 }
 
-// withoutSeal returns a value of "generationMetadata" without the digest, or nil if it has nothing
-// else.
+// withoutSeal returns a value of "generationMetadata" without the digest, or nil if it had nothing
+// else. A value without a digest stays as it is.
 func withoutSeal(value []byte, depth int) []byte {
+	if !bytes.Contains(value, []byte(sumsKey)) {
+		return value
+	}
 	out := []byte{'{'}
 	s := scannerOf(value, depth)
 	for s.Begin('{'); s.Next('}'); {

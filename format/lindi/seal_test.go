@@ -55,8 +55,8 @@ func TestATextIsSealed(t *testing.T) {
 	}
 }
 
-// TestEachBitOfASealedTextCounts turns each bit of a lindi.json. Its keys are then refused, doubted,
-// or have their content without a proof, but nothing wrong is said to be proven.
+// TestEachBitOfASealedTextCounts turns each bit of a lindi.json. Then it does not open, or there is
+// a doubt. If the bit is in the digest or beside it, the text may only be unproven.
 func TestEachBitOfASealedTextCounts(t *testing.T) {
 	testkit.Serial(t)
 	text, err := sealed([]byte(`{"refs": {".zgroup": {"zarr_format": 2}, ".zattrs": {"session": "A"}, "x": "text"}}`), 100)
