@@ -358,6 +358,36 @@ func TestVerifySaysWhatProved(t *testing.T) {
 		if err != nil || got.Proven != k.want.Proven || got.Unproven != k.want.Unproven {
 			t.Errorf("%s: %+v, %v", k.format, got, err)
 		}
+		sameDoubts(t, k.format, got, holdall.OpenOptions{Store: st})
+	}
+	st := packedAs(t, "lindi", nil, map[string]string{".zgroup": `{"zarr_format": 2}`, ".zattrs": "{}"})
+	o := holdall.OpenOptions{Store: st, View: "zarr"}
+	got, err := holdall.Verify(t.Context(), "x", holdall.VerifyOptions{OpenOptions: o}, func(p holdall.Problem) { t.Error(p) })
+	if err != nil || got.Proven.Digest != 2 {
+		t.Errorf("keys of lindi: %+v, %v", got, err)
+	}
+	sameDoubts(t, "keys of lindi", got, o)
+}
+
+// sameDoubts compares what Verify says of an archive with what the archive says of each entry.
+func sameDoubts(t *testing.T, what string, v holdall.Verified, o holdall.OpenOptions) {
+	t.Helper()
+	a, err := holdall.Open(t.Context(), "x", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	n := int64(0)
+	for e, err := range a.Entries(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Unproven(t.Context(), e) {
+			n++
+		}
+	}
+	if n != v.Doubtful() {
+		t.Errorf("%s: %d entries say that they are unproven, Verify says %d", what, n, v.Doubtful())
 	}
 }
 

@@ -280,7 +280,7 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 				c.sum.Bytes += e.Size
 			}
 			switch {
-			case compares != nil && !compares(e):
+			case compares != nil && compares(e) == format.Unproven:
 				c.sum.Unproven++ // it was read, but there is nothing to compare it with
 			case !o.Quick && c.sum.Errors == 0: // after errors, it is not known which files are correct
 				c.sum.Proven.Checksum++

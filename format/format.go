@@ -227,9 +227,9 @@ type Abilities struct {
 	// whose names are keys of a bucket, with arbitrary bytes, and are already sorted.
 	Keys func(ctx context.Context, prefix, from string) iter.Seq2[Entry, error]
 
-	// Compares reports whether the reader itself compares e's content with the format's checksums
-	// before it returns any part of it. Comparisons made by a codec are not included.
-	Compares func(e Entry) bool
+	// Compares returns with what the reader itself has compared e's content before it returns any
+	// part of it. Comparisons made by a codec are not included.
+	Compares func(e Entry) Proof
 
 	// Doubt returns a problem if the index, as far as it was read, does not match its own digest.
 	// The reader uses its contents nevertheless.

@@ -116,8 +116,6 @@ func (k *keys) Decoder(context.Context) (func(format.Entry) format.Decode, error
 		switch {
 		case !ok || p.external:
 			return nil
-		case p.value != nil && k.a.rfsSummed:
-			return digested
 		case !known:
 			return nil
 		}

@@ -343,7 +343,15 @@ func (k *keys) link(dir string) (to string) {
 
 // Can returns the optional functions of the reader.
 func (k *keys) Can() format.Abilities {
-	return format.Abilities{Run: k.Run, ReadDirFrom: k.ReadDirFrom, Doubt: k.a.doubts, Decoder: k.Decoder}
+	return format.Abilities{Run: k.Run, ReadDirFrom: k.ReadDirFrom, Doubt: k.a.doubts, Decoder: k.Decoder, Compares: k.compares}
+}
+
+// compares reports that a value in lindi.json was compared with the digest of its text.
+func (k *keys) compares(e format.Entry) format.Proof {
+	if p, ok := e.Ref.(storedAt); ok && p.value != nil && !p.external && k.a.rfsSummed {
+		return format.Digested
+	}
+	return format.Unproven
 }
 
 // Run returns the extent of a key's content, if it is a single run in an object of this archive's

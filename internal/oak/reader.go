@@ -288,7 +288,7 @@ func (r *segmentReader) Extents(_ context.Context, e format.Entry, off, n int64)
 func (r *segmentReader) Can() format.Abilities {
 	can := format.Abilities{Run: r.Run, Doubt: r.left, Object: r.objectNamed}
 	if r.list.Blobs != nil {
-		can.Compares = func(format.Entry) bool { return false } // blobs have no checksums
+		can.Compares = func(format.Entry) format.Proof { return format.Unproven } // blobs have no checksums
 	}
 	return can
 }

@@ -182,12 +182,15 @@ func (t *treeReader) EntriesBelow(ctx context.Context, dir string) iter.Seq2[for
 }
 
 func (t *treeReader) Can() format.Abilities {
-	return format.Abilities{EntriesBelow: t.EntriesBelow, Doubt: t.doubt.Load, Object: t.objectNamed, Compares: func(e format.Entry) bool {
+	return format.Abilities{EntriesBelow: t.EntriesBelow, Doubt: t.doubt.Load, Object: t.objectNamed, Compares: func(e format.Entry) format.Proof {
 		_, external := e.Ref.(blobRef)
 		if x, ok := e.Ref.(luceneRef); ok {
 			external = x.away
 		}
-		return !t.trusting && t.list.Blobs == nil && e.Ref != nil && !external
+		if t.trusting || t.list.Blobs != nil || e.Ref == nil || external {
+			return format.Unproven
+		}
+		return format.Summed
 	}}
 }
 

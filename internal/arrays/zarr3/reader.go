@@ -493,7 +493,12 @@ func (r *reader) Can() format.Abilities {
 		}
 	}
 	if of.Compares != nil {
-		can.Compares = func(e format.Entry) bool { return !isMade(e) && of.Compares(e) }
+		can.Compares = func(e format.Entry) format.Proof {
+			if isMade(e) {
+				return format.Unproven
+			}
+			return of.Compares(e)
+		}
 	}
 	if of.Decoder != nil {
 		can.Decoder = func(ctx context.Context) (func(format.Entry) format.Decode, error) {

@@ -47,14 +47,20 @@ func (s *Source) proof(e Entry) (p Proof) {
 	p.digest = digest.Known(e.Digest.Algo)
 	p.whole = p.digest && e.Size > 0 && e.Size <= most
 	p.pieces = s.proven != nil && kept.Pieces(&e, s.proven.x.Chunk) > 0
-	p.reader = s.compares != nil && s.compares(e)
+	by := format.Unproven
+	if s.compares != nil {
+		by = s.compares(e)
+	}
+	p.reader = by > format.Unproven
 	p.blocks = !p.before() && s.heal.known()
 	p.Parts = p.Parts || p.before() || p.blocks
 	switch {
 	case p.pieces, p.digest && !digest.IsChecksum(e.Digest.Algo):
 		p.By = format.Digested
-	case p.digest, p.reader, p.blocks:
-		p.By = format.Summed
+	case p.digest, p.blocks:
+		p.By = max(by, format.Summed)
+	default:
+		p.By = by
 	}
 	return p
 }

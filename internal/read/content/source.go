@@ -45,7 +45,7 @@ type Source struct {
 	Checking Checking
 
 	runs     func(Entry) (Extent, bool) // of Reader; nil if it cannot
-	compares func(Entry) bool           // of Reader; nil if it never does
+	compares func(Entry) format.Proof   // of Reader; nil if it never does
 	engine   *engine.Engine
 	second   lateEngine // for units with a wrong checksum
 	objects  *objects
