@@ -191,9 +191,7 @@ func (m *Amendment) addNode(ctx context.Context, n tree.Node, o AddOptions) erro
 	}
 	defer file.Close()
 	e.Size, e.Mode, e.HasMode, e.ModTime = info.Size, info.Mode, true, info.ModTime
-	if m.had |= format.KeepsModes | format.KeepsTimes; info.UID >= 0 {
-		m.had |= format.KeepsOwners
-	}
+	m.had |= pack.AttributesOf(info)
 	if err := m.Put(ctx, e, file); err != nil {
 		return err
 	}

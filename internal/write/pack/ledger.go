@@ -16,7 +16,7 @@ type ledger struct {
 	mu    sync.Mutex
 	seen  map[tree.Same]bool // files with several names
 	links bool               // such a file was read several times
-	owned bool               // files have owners
+	files format.Keeps       // the attributes of files that were read
 }
 
 // mostLeft is how many entries that are left out are listed. All are counted.
@@ -67,12 +67,21 @@ func attributes(e *format.Entry) (k format.Keeps) {
 	return k
 }
 
+// AttributesOf returns the attributes of a file on a disk.
+func AttributesOf(m tree.Meta) format.Keeps {
+	k := format.KeepsModes | format.KeepsTimes
+	if m.UID >= 0 {
+		k |= format.KeepsOwners
+	}
+	return k
+}
+
 // read records a file that was opened. It may have been packed under another name before. Several
 // goroutines may call it.
 func (l *ledger) read(m tree.Meta) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.owned = l.owned || m.UID >= 0; !m.Several {
+	if l.files |= AttributesOf(m); !m.Several {
 		return
 	}
 	if l.seen == nil {
@@ -84,10 +93,7 @@ func (l *ledger) read(m tree.Meta) {
 
 // lost returns what the archive does not keep of its entries.
 func (p *packer) lost() []string {
-	if p.ledger.owned {
-		p.ledger.had |= format.KeepsOwners
-	}
-	words := Lost(p.ledger.had &^ p.f.Keeps)
+	words := Lost((p.ledger.had | p.ledger.files) &^ p.f.Keeps)
 	if p.ledger.links && p.f.Keeps&format.KeepsHardLinks == 0 {
 		words = append(words, "hard links (stored as copies)")
 	}
