@@ -266,7 +266,7 @@ func (a *app) printAll(ctx context.Context, in *holdall.Archive, l *lister) erro
 				if !yield(t, nil) {
 					return
 				}
-				t, most = next(), min(2*most, 4096)
+				t, most = next(), min(2*most, 1024)
 			}
 		}
 		yield(t, nil)

@@ -56,10 +56,11 @@ func (s *scanner) fastRow() bool {
 		digest = s.digest[:]
 		b = b[long-1:]
 	}
-	var x object
+	r := &s.row
+	r.object = object{}
 	if b[0] == ',' && bytes.HasPrefix(b, rowObject) {
 		b = b[len(rowObject):]
-		if k, s.etag = x.objectIn(b, s.etag); k == 0 || k >= len(b) {
+		if k, s.etag = r.object.objectIn(b, s.etag); k == 0 || k >= len(b) {
 			return false
 		}
 		b = b[k:]
@@ -67,11 +68,11 @@ func (s *scanner) fastRow() bool {
 	if b[0] != '}' {
 		return false
 	}
-	var odd oddity
+	r.odd = 0
 	if high {
-		odd = oddName(name)
+		r.odd = oddName(name)
 	}
-	s.row = row{name: name, start: start, end: end, off: s.Offset(), odd: odd, digest: digest, object: x}
+	r.name, r.start, r.end, r.off, r.digest, r.extra = name, start, end, s.Offset(), digest, nil
 	s.At = len(s.Buf) - len(b) + 1
 	return true
 }

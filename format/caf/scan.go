@@ -325,7 +325,7 @@ func (s *scanner) rows() {
 		}
 		// As long as possible, rows and commas are read in the fast way.
 		for next := true; next; {
-			if s.Space(); !s.fastRow() {
+			if !s.fastRow() {
 				s.slowRow()
 			}
 			if s.Err != nil {
@@ -384,6 +384,7 @@ func (s *scanner) resync() bool {
 
 // slowRow reads a row in any form.
 func (s *scanner) slowRow() {
+	s.Space()
 	off := s.Offset()
 	name, odd := s.text(s.Key())
 	r := row{name: bytes.Clone(name), off: off, odd: odd | noStart | noEnd}

@@ -297,21 +297,19 @@ func (s *Scanner) Word() string {
 func Digits(b []byte) (v int64, k int) {
 	if len(b) >= 24 { // most offsets have eight digits or more, and eight are parsed at a time
 		x := binary.LittleEndian.Uint64(b)
-		if k = leadingDigits(x); k == 0 || k > 1 && b[0] == '0' {
-			return 0, 0
-		}
+		k = leadingDigits(x)
 		v = int64(eightDigits(x << (64 - 8*k)))
-		if k < 8 {
-			return v, k
+	}
+	if k&7 == 0 {
+		for ; k < len(b) && k < 19; k++ {
+			c := b[k] - '0'
+			if c > 9 {
+				break
+			}
+			v = v*10 + int64(c)
 		}
 	}
-	for ; k < len(b) && b[k]-'0' <= 9; k++ {
-		if k == 18 {
-			return 0, 0
-		}
-		v = v*10 + int64(b[k]-'0')
-	}
-	if k == len(b) || k > 1 && b[0] == '0' {
+	if k == 19 || k == len(b) || k > 1 && b[0] == '0' {
 		return 0, 0
 	}
 	return v, k
