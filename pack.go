@@ -66,6 +66,11 @@ type PackOptions struct {
 	// it, an object that does not match is read once more, and then left out.
 	NoVerify bool `json:"no_verify,omitempty"`
 
+	// KeepDamaged has [Convert] write what it can read of a damaged file as NAME.damaged, with zeros
+	// in gaps. So it does with all files of which nothing shows any more whether they are damaged,
+	// because digests of the archive are lost; without it, such an archive is not converted.
+	KeepDamaged bool `json:"keep_damaged,omitempty"`
+
 	// Protect, if not 0, is the share of the archive that may be lost. Parity from which that
 	// much can be recovered is written beside the archive.
 	Protect float64 `json:"protect,omitempty"`
@@ -130,7 +135,7 @@ func (o PackOptions) inner() pack.Options {
 	return pack.Options{
 		Format: o.Format, ChunkSize: o.ChunkSize, ChunkMax: o.ChunkMax, Plain: o.Plain, Include: o.Include, Exclude: o.Exclude, Only: o.Only, Attrs: attrs,
 		Follow: o.Follow, Listed: o.Listed, Time: o.Time, Prefix: o.Prefix, Jobs: o.Jobs, Embed: o.Embed, Refer: o.Refer,
-		Force: o.Force, Once: o.Once, Resume: o.Resume, Param: o.Param, NoVerify: o.NoVerify, Protect: o.Protect, OnError: o.OnError, Meter: o.Meter, Formats: o.Formats,
+		Force: o.Force, KeepDamaged: o.KeepDamaged, Once: o.Once, Resume: o.Resume, Param: o.Param, NoVerify: o.NoVerify, Protect: o.Protect, OnError: o.OnError, Meter: o.Meter, Formats: o.Formats,
 	}
 }
 

@@ -20,6 +20,7 @@ const (
 	BadMagic      Code = "bad-magic"
 	BadIndex      Code = "bad-index"
 	BadChecksum   Code = "bad-checksum"
+	LostDigest    Code = "lost-digest" // what would show damage was lost
 	BadHeader     Code = "bad-header"
 	BadData       Code = "bad-data"
 	OutOfBounds   Code = "out-of-bounds"

@@ -27,7 +27,8 @@ selects the format, or --format does. DST becomes a folder if --format is dir,
 or if the name ends in a slash or is a folder already.
 
 Content is compared with its digests. A damaged file is left out and reported,
-and the exit code is 1. Content that both formats store uncompressed is copied
+and the exit code is 1; --keep-damaged writes what it can read of such a file
+as NAME.damaged. Content that both formats store uncompressed is copied
 by the file system where it can. holdall reports everything that DST cannot
 store.`,
 		Example: `  holdall convert old.caf new.caf
@@ -45,6 +46,7 @@ store.`,
 	}
 	p.register(a, cmd)
 	fs := cmd.Flags()
+	fs.BoolVar(&p.o.KeepDamaged, "keep-damaged", false, "write the readable parts of a damaged file as NAME.damaged")
 	a.formatFlag(cmd, fs, "format of DST (default from its extension): dir, ", writable())
 	fs.StringVar(&p.from, "from", "", "format of SRC, if detection fails")
 	fs.BoolVar(&p.o.Embed, "embed", false, "LINDI: copy content that SRC only refers to into DST")
@@ -73,7 +75,7 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 		if err := ofAFolder(p.o.Param); err != nil {
 			return err
 		}
-		return a.extractTo(ctx, in, p.out, holdall.ExtractOptions{Include: p.o.Include, Exclude: p.o.Exclude, Meter: p.o.Meter})
+		return a.extractTo(ctx, in, p.out, holdall.ExtractOptions{Include: p.o.Include, Exclude: p.o.Exclude, KeepDamaged: p.o.KeepDamaged, Meter: p.o.Meter})
 	}
 	st, name, err := a.locateOut(ctx, p.out)
 	if err != nil {

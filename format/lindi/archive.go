@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/zeebo/blake3"
@@ -288,7 +289,33 @@ func (a *archive) loadTable(ctx context.Context, wantRFS bool) error {
 	}
 	t.volume, t.size = a.name, a.size
 	a.table = t
+	return a.missesDigests(ctx)
+}
+
+// missesDigests adds a note if members have lost their digests: those without one in an archive that
+// has digests by what is left of its index, or whose index says that a repair has not found them.
+func (a *archive) missesDigests(ctx context.Context) error {
+	t := a.table
+	if !t.lost && t.found {
+		text, err := a.read(ctx, 0, min(a.size, frontLen))
+		if err != nil {
+			return err
+		}
+		t.lost = t.recalled || bytes.Contains(text, []byte(`"holdall`))
+	}
+	if t.lost {
+		if n := t.withoutDigest(); n > 0 {
+			a.lacks(format.LostDigest, a.entry.d, "%s lost the digest when the index was damaged, and may be wrong", many(n, "member"))
+		}
+	}
 	return nil
+}
+
+// lacks adds a note about lost digests, which no repair brings back.
+func (a *archive) lacks(code format.Code, off int64, msg string, args ...any) {
+	p := a.problem(code, format.Warning, off, msg, args...)
+	p.Class = string(format.LostDigest)
+	a.note(p)
 }
 
 // indexed reads entry and index. It returns why they cannot be used.
@@ -406,6 +433,7 @@ func (a *archive) readIndex(ctx context.Context, e entry) (*memberTable, error) 
 	}
 	if a.indexEnd = e.d + end; sum != nil && string(sum.Sum(nil)) != e.indexSum {
 		a.damaged(e.d, indexName)
+		t.lost = true
 	}
 	return t, nil
 }
@@ -461,7 +489,8 @@ func isTheirEntry(text []byte) bool {
 
 // note adds a note that entries may be missing or wrong.
 func (a *archive) note(p format.Problem) {
-	if a.doubt == nil || p.Code == format.BadChecksum && a.doubt.Code != p.Code { // the stronger one
+	weight := []format.Code{format.LostDigest, format.BadChecksum}
+	if a.doubt == nil || slices.Index(weight, p.Code) > slices.Index(weight, a.doubt.Code) {
 		a.doubt = &p
 	}
 	a.notes = append(a.notes, p)
@@ -520,7 +549,13 @@ func (a *archive) loadRFS(ctx context.Context) error {
 	}
 	a.note(c.Problem)
 	t.volume, t.size = a.name, a.size
-	a.table, a.entry.rfsAt = t, 0
+	t.lost = a.table.lost
+	if a.table, a.entry.rfsAt = t, 0; !t.lost {
+		err = a.missesDigests(ctx)
+	}
+	if err != nil {
+		return err
+	}
 	return a.readRFS(ctx)
 }
 
@@ -559,8 +594,11 @@ func (a *archive) readRFS(ctx context.Context) error {
 		}
 		return err
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		a.rfs = nil
+	case a.form == tarForm && a.table.lost && !a.rfsSummed && !a.rfsWrong && !a.rfs.bare():
+		a.lacks(format.BadChecksum, off, "%s lost its digest when the archive was damaged, so names and offsets may be wrong", rfsName)
 	}
 	if t, ok := errors.AsType[*jsontext.Error](err); ok {
 		return a.corrupt(format.BadIndex, off+t.Off, "cannot read %s: %v", rfsName, err)

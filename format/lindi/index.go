@@ -45,7 +45,10 @@ type memberTable struct {
 	odd    []oddRow        // the first unusable rows
 	odds   int             // number of unusable rows
 	found  bool            // by a scan, not by an index
-	holes  []hole          // where the scan found no header
+	// recalled means that digests were found in what is left of the index, and lost that members
+	// without a digest have lost it.
+	recalled, lost bool
+	holes          []hole // where the scan found no header
 
 	keep  bool     // texts are needed
 	texts []string // of the rows in the index
@@ -70,6 +73,20 @@ func (t *memberTable) used(r row) (int64, format.Digest) {
 		}
 	}
 	return r.s, format.Digest{}
+}
+
+// lostKey is a member of the index. It says that members without a digest have lost it.
+const lostKey = "holdall_lost"
+
+// withoutDigest counts the members with content that have no digest. Those of the archive itself
+// have theirs elsewhere.
+func (t *memberTable) withoutDigest() (n int) {
+	for r := range t.all {
+		if r.sum == "" && r.s > 0 && r.name != entryName && r.name != indexName && r.name != rfsName {
+			n++
+		}
+	}
+	return n
 }
 
 // pack copies a row.
@@ -177,7 +194,7 @@ func (t *memberTable) parse(s *jsontext.Scanner) error {
 	files := false
 	for s.Begin('{'); s.Next('}'); {
 		key := bytes.Clone(s.Key())
-		if string(key) != "files" {
+		if t.lost = t.lost || string(key) == lostKey; string(key) != "files" {
 			t.extra = append(t.extra, member{key, bytes.Clone(s.Value())})
 			continue
 		}

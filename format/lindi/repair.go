@@ -306,8 +306,9 @@ func (r *rebuild) unlisted(ctx context.Context, rows []row) (list []found, err e
 // plan converts a rebuild to edits: contents stay, and everything between them is new.
 func (r *rebuild) plan() format.Plan {
 	a := r.a
+	lost := a.rfsWrong || a.table.lost && !a.rfsSummed || a.table.lost && slices.ContainsFunc(r.members, func(m row) bool { return m.sum == "" && m.s > 0 })
 	index := func(f front, first int64) []byte {
-		t := tarSink{}
+		t := tarSink{lost: lost}
 		at := first
 		for _, m := range r.members {
 			m.o, m.d = at, at+blockLen
@@ -321,7 +322,7 @@ func (r *rebuild) plan() format.Plan {
 	f := frontAt(frontLen, room, padded(int64(len(r.rfs))+1))
 	text := index(f, f.rfs.end())
 	e := f.entry(text, r.rfs)
-	if a.rfsWrong {
+	if lost && !a.rfsSummed {
 		e.rfsSum = ""
 	}
 	head := append(entryBlocks(e), f.members(text, r.rfs)...)

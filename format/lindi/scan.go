@@ -327,7 +327,7 @@ func (a *archive) scan(ctx context.Context) (*memberTable, error) {
 		rows = append(rows, *rfs)
 	}
 	rows = a.dedup(rows)
-	err = a.recall(ctx, rows)
+	t.recalled, err = a.recall(ctx, rows)
 	for _, r := range rows {
 		t.add(r)
 	}
@@ -335,8 +335,8 @@ func (a *archive) scan(ctx context.Context) (*memberTable, error) {
 }
 
 // recall takes digests from an index that is otherwise not used: a row with the place, size and
-// name of a header has the digest of that member.
-func (a *archive) recall(ctx context.Context, rows []row) error {
+// name of a header has the digest of that member. It reports whether there are digests in it.
+func (a *archive) recall(ctx context.Context, rows []row) (any bool, err error) {
 	at := a.entry // if its header is damaged, the entry says where it is
 	for _, r := range rows {
 		if r.name == indexName {
@@ -345,11 +345,11 @@ func (a *archive) recall(ctx context.Context, rows []row) error {
 	}
 	n := min(at.s, a.limits.Index, a.size-at.d)
 	if n <= 0 || n >= 1<<32 {
-		return nil
+		return false, nil
 	}
 	text, err := a.read(ctx, at.d, n)
 	if err != nil {
-		return err
+		return false, err
 	}
 	type key struct {
 		name string
@@ -371,7 +371,7 @@ func (a *archive) recall(ctx context.Context, rows []row) error {
 	for i, r := range rows {
 		rows[i].sum = sums[key{r.name, r.d, r.s}]
 	}
-	return nil
+	return len(sums) > 0, nil
 }
 
 // readable reports whether a member is a usable lindi.json.

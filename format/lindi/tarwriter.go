@@ -37,6 +37,7 @@ type tarSink struct {
 
 	rows []row
 	head []byte
+	lost bool // members without a digest have lost it
 
 	kit.Appender // writes to out, or to wait
 }
@@ -256,7 +257,11 @@ func (f front) appendRows(p []byte) []byte {
 
 // indexText returns the index of all members, with their offsets shifted.
 func (t *tarSink) indexText(f front, shift int64) []byte {
-	p := f.appendRows(append(make([]byte, 0, (len(t.rows)+3)*120), indexHead...))
+	p := append(make([]byte, 0, (len(t.rows)+3)*120), '{')
+	if t.lost {
+		p = append(p, `"`+lostKey+`": true, `...)
+	}
+	p = f.appendRows(append(p, indexHead[1:]...))
 	for _, m := range t.rows {
 		m.o, m.d = m.o+shift, m.d+shift
 		p = appendRow(append(p, ','), m)

@@ -60,7 +60,9 @@ func (c *checker) repairable(code format.Code, sev format.Severity, off int64, e
 // found reports problems that a rebuilt archive would not have.
 func (c *checker) found(all ...format.Problem) {
 	for _, p := range all {
-		c.repairs++
+		if p.Class != string(format.LostDigest) {
+			c.repairs++
+		}
 		c.report(p)
 	}
 }

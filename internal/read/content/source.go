@@ -196,13 +196,23 @@ func (s *Source) Doubt() error {
 	return nil
 }
 
-// Vouched returns an error if the index does not match its own digest. Names and values from it may
-// be wrong, so nothing that lasts may be made of them.
+// Vouched returns an error if the index does not match its own digest, or has lost digests. Names or
+// contents may be wrong without a sign, so nothing that lasts may be made of them.
 func (s *Source) Vouched() error {
-	if c, ok := errors.AsType[*format.CorruptError](s.Doubt()); ok && c.Code == format.BadChecksum {
+	if c, ok := errors.AsType[*format.CorruptError](s.Doubt()); ok && (c.Code == format.BadChecksum || c.Code == format.LostDigest) {
 		return c
 	}
 	return nil
+}
+
+// Doubtful returns the error of Vouched if it concerns e: if only digests are lost, it does not
+// concern content that still has one.
+func (s *Source) Doubtful(e Entry) error {
+	err := s.Vouched()
+	if c, ok := errors.AsType[*format.CorruptError](err); !e.Kind.HasContent() || e.Size == 0 || ok && c.Code == format.LostDigest && s.HasDigest(e) {
+		return nil
+	}
+	return err
 }
 
 // ReadAt reads len(p) content bytes of e from off; it reads fewer only at the end, and then returns

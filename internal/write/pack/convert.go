@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"iter"
 	"slices"
@@ -26,7 +27,7 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 	if err != nil {
 		return Summary{}, err
 	}
-	if err := src.Vouched(); err != nil {
+	if err := src.Vouched(); err != nil && !o.KeepDamaged {
 		return Summary{}, err
 	}
 	p.guards(output.Guard{Inputs: []string{cmp.Or(storekit.AddressOf(src.Store, src.Name), src.Name)}})
@@ -58,7 +59,7 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 	}
 	return p.run(ctx, func(ctx context.Context) (err error) {
 		defer func() {
-			if err == nil {
+			if err == nil && !o.KeepDamaged {
 				err = src.Vouched() // more of the index has been read
 			}
 		}()
@@ -152,26 +153,51 @@ func (p *packer) unsorted(ctx context.Context, src *content.Source) iter.Seq2[fo
 // swept reads the contents of entries, many at once, and adds them in order.
 func (p *packer) swept(ctx context.Context, src *content.Source, entries iter.Seq2[format.Entry, error]) error {
 	return src.Sweep(ctx, entries, content.Compared, func(c content.Content, err error) error {
-		if err == nil {
-			err = src.Fault(c.Entry)
+		failed := p.sum.Failed
+		if err = p.convertOne(ctx, src, c, err); err == nil && p.o.KeepDamaged && p.sum.Failed > failed {
+			err = p.addDamaged(ctx, src, c.Entry)
 		}
-		if err != nil {
+		return err
+	})
+}
+
+// convertOne adds an entry, or notes why it could not.
+func (p *packer) convertOne(ctx context.Context, src *content.Source, c content.Content, err error) error {
+	if err == nil {
+		err = cmp.Or(src.Fault(c.Entry), src.Doubtful(c.Entry))
+	}
+	if err != nil {
+		return p.fail(c.Entry.Name, err)
+	}
+	if p.implied(ctx, src, c.Entry) {
+		return nil
+	}
+	section, ok := p.copied(ctx, src, c.Entry)
+	if !ok {
+		return p.addContent(ctx, c)
+	}
+	if src.HasDigest(c.Entry) {
+		if err := src.Settle(ctx, c.Entry); err != nil {
 			return p.fail(c.Entry.Name, err)
 		}
-		if p.implied(ctx, src, c.Entry) {
-			return nil
-		}
-		section, ok := p.copied(ctx, src, c.Entry)
-		if !ok {
-			return p.addContent(ctx, c)
-		}
-		if src.HasDigest(c.Entry) {
-			if err := src.Settle(ctx, c.Entry); err != nil {
-				return p.fail(c.Entry.Name, err)
-			}
-		}
-		return p.add(ctx, c.Entry, section)
-	})
+	}
+	return p.add(ctx, c.Entry, section)
+}
+
+// addDamaged adds what can be read of damaged content as NAME.damaged, with zeros for the rest.
+func (p *packer) addDamaged(ctx context.Context, src *content.Source, e format.Entry) error {
+	if !e.Kind.HasContent() || content.Passing(e, p.why) != nil {
+		return nil
+	}
+	from := e
+	e.Name, e.Digest, e.Fault = e.Name+kit.DamagedSuffix, format.Digest{}, nil
+	r, w := io.Pipe()
+	defer r.Close()
+	go func() {
+		_, err := src.Salvage(ctx, from, w)
+		w.CloseWithError(err)
+	}()
+	return p.add(ctx, e, &source{Reader: r})
 }
 
 func (p *packer) addContent(ctx context.Context, c content.Content) error {

@@ -51,6 +51,7 @@ type Options struct {
 	Meter               *meter.Meter
 	Formats             []*format.Format
 	Force               bool
+	KeepDamaged         bool
 
 	// Keep keeps the data that was sent if the pack fails, so that a later pack with Resume can use
 	// it. Resume implies Keep.
@@ -206,6 +207,7 @@ type packer struct {
 	seen     map[tree.Same]string // first names of files with several names
 	ledger   ledger
 	failed   map[string]bool // names that could not be packed
+	why      error           // why the last one could not
 	people   people.People
 
 	w        format.Writer
@@ -529,6 +531,7 @@ func (s *source) Failed() error { return s.err }
 
 func (p *packer) fail(name string, err error) error {
 	p.sum.Failed++
+	p.why = err
 	p.sum.leave(name, "", err.Error())
 	if p.failed == nil {
 		p.failed = map[string]bool{}

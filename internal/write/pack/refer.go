@@ -42,7 +42,7 @@ func (p *packer) refer(ctx context.Context, src *content.Source) (referred, erro
 			return nil, err
 		}
 		s, ok := reference(ctx, src, e, own, p.o.Embed, p.o.Refer)
-		if !ok {
+		if !ok || src.Doubtful(e) != nil {
 			continue
 		}
 		if err := p.add(ctx, e, s); err != nil {

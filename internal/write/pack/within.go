@@ -93,7 +93,7 @@ func (x sectionOf) follows(y sectionOf) bool {
 // section returns the place of e. It returns nil if e must be read: to compute its digest, or
 // because it is not stored as raw bytes.
 func (w *storeCopy) section(ctx context.Context, e format.Entry) *kit.Section {
-	if e.Fault != nil || !e.Kind.HasContent() || e.Size == 0 {
+	if e.Fault != nil || w.src.Doubtful(e) != nil || !e.Kind.HasContent() || e.Size == 0 {
 		return nil
 	}
 	if algo := w.p.digests(); algo != "" && e.Digest.Algo != algo {
