@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
@@ -51,9 +52,10 @@ type repairer struct {
 	p    format.Plan
 	work int64 // bytes that scans of candidates may still read
 
-	searched int64 // bytes hashed to find files that are elsewhere
-	budget   int64 // bytes that comparing digests may still read
-	tired    bool  // budget has been used up
+	names    map[string]bool // of all files; nil until it is needed
+	searched int64           // bytes hashed to find files that are elsewhere
+	budget   int64           // bytes that comparing digests may still read
+	tired    bool            // budget has been used up
 }
 
 func (m *repairer) fetch(p []byte, off int64) error { return m.obj.ReadAt(m.ctx, p, off) }
@@ -286,29 +288,13 @@ func (m *repairer) oddRows() bool {
 func (m *repairer) cut(sound bool) bool {
 	t := m.t
 	var keep []uint32
-	var names map[string]bool
 	changed := false
-	aside := func(i int) string {
-		if names == nil {
-			names = make(map[string]bool, len(t.rows))
-			for j := range t.rows {
-				names[t.Name(j)] = true
-			}
-		}
-		part := t.Name(i) + kit.DamagedSuffix
-		for names[part] {
-			part += kit.DamagedSuffix
-		}
-		names[part] = true
-		t.rename(i, part)
-		return format.Escape(part)
-	}
 	for i, r := range t.rows {
 		f := t.rowFault(r)
 		name := format.Escape(t.Name(i))
 		switch {
-		case f == nil && !sound && r.end > r.start && len(t.digests) > 0 && t.digest(i) == "":
-			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: its digest is lost, so its content may be wrong: it is %s", name, aside(i)))
+		case f == nil && !sound && r.end > r.start && len(t.digests) > 0 && t.digest(i) == "" && !strings.HasSuffix(t.Name(i), kit.DamagedSuffix):
+			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: its digest is lost, so its content may be wrong: it is %s", name, m.aside(i)))
 			keep = append(keep, uint32(i))
 		case f == nil:
 			keep = append(keep, uint32(i))
@@ -316,10 +302,8 @@ func (m *repairer) cut(sound bool) bool {
 		case f.class == "range-beyond" && r.start < t.dataLen && r.start >= t.maxEnd:
 			// The data ends within the file. If the row begins before the end of other files, it
 			// is not truncated but wrong.
-			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: the last %d of its %d bytes; the rest is %s", name, r.end-t.dataLen, r.end-r.start, aside(i)))
+			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: the last %d of its %d bytes; the rest is %s", name, r.end-t.dataLen, r.end-r.start, m.aside(i)))
 			t.rows[i].end = t.dataLen
-			t.forgetDigest(i)
-			t.objects.forgetETag(i)
 			keep = append(keep, uint32(i))
 		default:
 			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: %s", name, f.msg))
@@ -331,6 +315,27 @@ func (m *repairer) cut(sound bool) bool {
 		t.pick(keep)
 	}
 	return changed
+}
+
+// aside gives a file of which only a part may be left another name and no digest, and returns that
+// name.
+func (m *repairer) aside(i int) string {
+	t := m.t
+	if m.names == nil {
+		m.names = make(map[string]bool, len(t.rows))
+		for j := range t.rows {
+			m.names[t.Name(j)] = true
+		}
+	}
+	part := t.Name(i) + kit.DamagedSuffix
+	for m.names[part] {
+		part += kit.DamagedSuffix
+	}
+	m.names[part] = true
+	t.rename(i, part)
+	t.forgetDigest(i)
+	t.objects.forgetETag(i)
+	return format.Escape(part)
 }
 
 func (t *table) forgetDigest(i int) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 )
@@ -29,6 +30,33 @@ func Rounds(t testing.TB, short int) int {
 		t.Fatal(err)
 	}
 	return max(n, short)
+}
+
+// Moves are the kinds of damage that Move makes.
+var Moves = []string{"insert", "delete", "cut head", "swap", "copy", "bytes in front"}
+
+// Move damages a copy of an object so that bytes are no longer where they were.
+func Move(rnd *rand.Rand, b []byte, kind string) []byte {
+	at := rnd.IntN(len(b))
+	n := 1 + rnd.IntN(40)
+	some := min(1+rnd.IntN(600), len(b)/3)
+	from, to := rnd.IntN(len(b)-some), rnd.IntN(len(b)-some)
+	switch kind {
+	case "insert":
+		return slices.Concat(b[:at], Noise(rnd, n), b[at:])
+	case "delete":
+		return slices.Concat(b[:at], b[min(at+n, len(b)):])
+	case "cut head":
+		return bytes.Clone(b[1+rnd.IntN(min(len(b)-1, 5000)):])
+	case "bytes in front":
+		return slices.Concat(Noise(rnd, 1+rnd.IntN(5000)), b)
+	}
+	moved := bytes.Clone(b)
+	copy(moved[to:], b[from:from+some])
+	if kind == "swap" {
+		copy(moved[from:from+some], b[to:to+some])
+	}
+	return moved
 }
 
 // Damage damages a copy of an object as disks and networks do: bits and bytes that are

@@ -4,6 +4,7 @@
 package digest
 
 import (
+	"bytes"
 	"crypto/md5"
 	"crypto/sha1"
 	"crypto/sha256"
@@ -103,8 +104,9 @@ type Search struct{ spent atomic.Int64 }
 const (
 	// flipLimit is the longest content that is searched, in a tenth of a second.
 	flipLimit = 4 << 10
-	// searchLimit is how many bytes one Search hashes in all, in about a second.
-	searchLimit = 1 << 30
+	// searchLimit is how many bytes one Search hashes in all, in about a third of a second: where
+	// many contents are wrong, it is not for a single bit.
+	searchLimit = 1 << 28
 )
 
 // bit returns the bit of content that must be flipped to make its digest right. It returns -1 if
@@ -115,6 +117,7 @@ func (s *Search) bit(content []byte, want format.Digest) int64 {
 		return -1
 	}
 	s.spent.Add(n * n * 8)
+	content = bytes.Clone(content) // others may read it
 	for i := range content {
 		for bit := range 8 {
 			content[i] ^= 1 << bit
