@@ -236,7 +236,8 @@ func (o RepairOptions) files(ctx context.Context, st store.Store, name string) (
 }
 
 // notLess returns an error if a file that can be read before a repair cannot be read after it, by
-// its name or, if the repair corrects names, by another one.
+// its name or, if the repair corrects names, by another one. A file that nothing proves may become
+// NAME.damaged.
 func notLess(ctx context.Context, name string, o RepairOptions, before readFiles, st store.Store, then RepairOptions, after readFiles, planned store.Store) error {
 	was, err := open(ctx, st, name, o.OpenOptions)
 	if err != nil {
@@ -281,7 +282,11 @@ func notLess(ctx context.Context, name string, o RepairOptions, before readFiles
 	gone = slices.DeleteFunc(gone, func(e Entry) bool {
 		w := what{e.Size, e.Digest.Sum}
 		fresh[w]--
-		return fresh[w] >= 0 || before.doubt && was.Format().DigestsAll && e.Digest.Algo == ""
+		if fresh[w] >= 0 || before.doubt && was.Format().DigestsAll && e.Digest.Algo == "" {
+			return true
+		}
+		_, err := will.Lookup(ctx, e.Name+kit.DamagedSuffix) // nothing proved the whole file
+		return err == nil && was.Unproven(ctx, e)
 	})
 	if len(gone) == 0 || ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -53,10 +53,25 @@ func detect(p format.Probe) format.Match {
 		return format.No
 	case head[0] != 0 && block(head[:blockSize]).checked(): // older tars have no magic number
 		return format.Likely
-	case string(head[257:262]) == "ustar":
+	case string(head[257:262]) == "ustar", hasHeader(head):
 		return format.Possible
 	}
 	return format.No
+}
+
+// hasHeader reports whether there is a header anywhere: what precedes it may be damage, or the
+// beginning of the archive may be lost.
+func hasHeader(head []byte) bool {
+	for i := 0; i+blockSize <= len(head); i++ {
+		n := bytes.Index(head[i+magicAt:], []byte("ustar"))
+		if i += max(n, 0); n < 0 || i+blockSize > len(head) {
+			return false
+		}
+		if head[i] != 0 && block(head[i:i+blockSize]).checked() {
+			return true
+		}
+	}
+	return false
 }
 
 // firstBlock decodes the first bytes of a compressed tar.

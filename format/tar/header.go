@@ -10,7 +10,10 @@ import (
 	"github.com/holdall/holdall/format/kit/naming"
 )
 
-const blockSize = 512
+const (
+	blockSize = 512
+	magicAt   = 257
+)
 
 // block is a header. Its fields, with their offsets, are
 //

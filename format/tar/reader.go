@@ -129,17 +129,22 @@ func (r *reader) walk(ctx context.Context, src *source, each func(*member) error
 		p := r.problem(format.BadHeader, min(s.head, r.size), err.Error())
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			p.Code = format.Truncated
-		} else if _, damaged := err.(*headerError); damaged {
+		}
+		if s.mayResync(err) {
 			found, err := s.resync(ctx)
 			if err != nil {
 				return err
 			}
 			if found {
-				p.Message += fmt.Sprintf("; the next header is %d bytes later", src.at-s.head)
+				if by := src.at - s.head; by < 0 {
+					p.Message += fmt.Sprintf("; the next header is %d bytes before it", -by)
+				} else {
+					p.Message += fmt.Sprintf("; the next header is %d bytes later", by)
+				}
 				s.note(p)
 				continue
 			}
-			if n > 0 {
+			if n > 0 && p.Code != format.Truncated {
 				p.Message += "; no header follows"
 			}
 		}

@@ -1,6 +1,7 @@
 package tar
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -129,11 +130,25 @@ func (m *repairer) walk(ctx context.Context, src *source) error {
 			}
 			return errors.Join(err, m.close(from))
 		}
+		if err == io.ErrUnexpectedEOF && s.mayResync(err) {
+			found, rerr := s.resync(ctx)
+			if rerr == nil && found {
+				rerr = m.beforeNext(ctx, s, "the archive ends within a header")
+			}
+			if rerr != nil {
+				return rerr
+			}
+			if found {
+				m.kept--
+				continue
+			}
+		}
 		switch _, header := err.(*headerError); {
 		case err == nil:
 			m.remember(s)
 			if f := m.last.fault; m.isBad() {
-				behind := (m.last.at + m.last.stored + blockSize - 1) &^ (blockSize - 1)
+				behind := m.last.at + m.last.stored
+				behind += s.padding(behind)
 				if src.in == nil {
 					behind = min(behind, m.size)
 				}
@@ -181,7 +196,7 @@ func (m *repairer) walk(ctx context.Context, src *source) error {
 				}
 				return m.close(0)
 			}
-			if err := m.gap(s.start, src.at, why); err != nil {
+			if err := m.beforeNext(ctx, s, why); err != nil {
 				return err
 			}
 		default:
@@ -234,6 +249,49 @@ func (m *repairer) cut(s *scanner, end int64) (int64, error) {
 	part := m.named + kit.DamagedSuffix
 	kit.Say(&m.p.Lost, "%s: the last %d of its %d bytes; the rest is %s", format.Escape(m.named), m.last.size-have, m.last.size, format.Escape(part))
 	return end, m.edit(m.start, m.last.at-m.start, headersOf(part, have, s.header[:]))
+}
+
+// beforeNext omits what is before the next header. If that is not where blocks begin, bytes were
+// inserted or lost: if it may have been in the last member, what is left of this gets another name.
+func (m *repairer) beforeNext(ctx context.Context, s *scanner, why string) error {
+	next, end := s.src.at, m.last.at+m.last.stored
+	if (next-s.start)&(blockSize-1) == 0 || m.kept == 0 || m.last.stored == 0 || s.start-end >= blockSize {
+		return m.gap(s.start, next, why)
+	}
+	whole, err := m.isWhole(ctx, s.start-end, next-s.start)
+	if err != nil || whole && next >= s.start {
+		return errors.Join(err, m.gap(s.start, next, why))
+	}
+	if whole {
+		return m.edit(next, 0, make([]byte, s.start-next))
+	}
+	if have := next - m.last.at; m.plain {
+		part := m.named + kit.DamagedSuffix
+		kit.Say(&m.p.Lost, "%s: bytes of it were inserted or lost; what is there is %s, with %d bytes instead of %d", format.Escape(m.named), format.Escape(part), have, m.last.size)
+		if err := m.edit(m.start, m.last.at-m.start, headersOf(part, have, s.header[:])); err != nil {
+			return err
+		}
+		return m.edit(next, 0, make([]byte, -have&(blockSize-1)))
+	}
+	m.kept--
+	return m.gap(m.start, next, format.Escape(m.named)+": bytes of it were inserted or lost")
+}
+
+// isWhole reports whether the last member, with so many bytes of padding, is not changed although the
+// next header is by so many bytes too far. Then its padding is where it was, and if bytes are lost,
+// those before it are not zeros, too.
+func (m *repairer) isWhole(ctx context.Context, padding, by int64) (bool, error) {
+	end := m.last.at + m.last.stored
+	if padding == 0 || by < -padding {
+		return false, nil
+	}
+	b := make([]byte, padding+min(by, 0))
+	if err := m.obj.ReadAt(ctx, b, end); err != nil || len(bytes.Trim(b, "\x00")) > 0 || by >= 0 {
+		return err == nil && len(bytes.Trim(b, "\x00")) == 0, err
+	}
+	b = make([]byte, min(-by, m.last.stored))
+	err := m.obj.ReadAt(ctx, b, end-int64(len(b)))
+	return len(bytes.Trim(b, "\x00")) > 0, err
 }
 
 // headersOf returns the headers of a member with another name and size: the given one, after one

@@ -49,6 +49,7 @@ type scanner struct {
 	ended  bool  // the zeros at the end of the tar have been read
 	passed bool  // a search has skipped bytes other than zeros
 	told   int64 // content of the header at head, if that is damaged
+	grid   int64 // where blocks begin, from 0 to 511: bytes before them may have been inserted or lost
 	// tornPax is called with pax records that cannot be read, and with their replacement.
 	tornPax func(off, n int64, with []byte) error
 	note    func(format.Problem) // reports problems that do not end a tar; may be nil
@@ -56,6 +57,12 @@ type scanner struct {
 
 // headerError means that the bytes at head are not a usable header. Others may follow.
 type headerError struct{ error }
+
+// mayResync reports whether headers may follow the place of an error: not after an error of the store.
+func (s *scanner) mayResync(err error) bool {
+	_, header := err.(*headerError)
+	return header || err == io.ErrUnexpectedEOF && s.src.in == nil && s.src.err == nil
+}
 
 func badHeader(msg string, args ...any) error { return &headerError{fmt.Errorf(msg, args...)} }
 
@@ -75,7 +82,8 @@ func (s *scanner) next() error {
 	s.told = 0
 	for first := true; ; first = false {
 		if first {
-			s.start = (s.src.at + s.behind + blockSize - 1) &^ (blockSize - 1)
+			s.start = s.src.at + s.behind
+			s.start += s.padding(s.start)
 		}
 		if err := s.pass(); err != nil {
 			return err
@@ -158,8 +166,11 @@ func (s *scanner) pass() error {
 		return err
 	}
 	s.behind = 0
-	return s.src.skip(-s.src.at & (blockSize - 1))
+	return s.src.skip(s.padding(s.src.at))
 }
+
+// padding returns how far the next block is from an offset.
+func (s *scanner) padding(at int64) int64 { return (s.grid - at) & (blockSize - 1) }
 
 // readHeader reads a header. Two blocks of zeros are the end, and so is a single one at the end
 // of the data.
@@ -203,7 +214,85 @@ func (s *scanner) resync(ctx context.Context) (bool, error) {
 			return true, s.src.skip(at - s.src.at)
 		}
 	}
-	return s.search(ctx, math.MaxInt64)
+	if s.src.in != nil {
+		return s.search(ctx, math.MaxInt64)
+	}
+	next := int64(math.MaxInt64)
+	found, err := s.search(ctx, next)
+	if err == nil && s.src.err != nil {
+		err = s.src.err
+	}
+	if found {
+		next = s.src.at
+	}
+	if err == nil {
+		if at, ok, merr := s.displaced(ctx, next); merr != nil || !ok || found && s.leadsToTheEnd(ctx, next) {
+			err = merr
+		} else {
+			s.src.at, s.src.buf, s.grid, found = at, nil, at&(blockSize-1), true
+		}
+	}
+	return found, err
+}
+
+// mostBack is how far before its place a header is searched. As many bytes before it may be lost.
+const mostBack = 64 << 10
+
+// displaced returns the first header before next that is not at the beginning of a block. It looks
+// behind the previous header, as bytes before this one may be lost. In the content of a file there
+// may be headers, too: leadsToTheEnd tells which are meant.
+func (s *scanner) displaced(ctx context.Context, next int64) (at int64, ok bool, err error) {
+	from := max(s.m.at, s.start-mostBack)
+	if s.head > s.start {
+		from = s.start + blockSize
+	}
+	const window = 256 << 10
+	buf := make([]byte, window+blockSize)
+	for ; from < min(next, s.src.size-blockSize); from += window {
+		if ctx.Err() != nil {
+			return 0, false, context.Cause(ctx)
+		}
+		b := buf[:min(int64(len(buf)), s.src.size-from)]
+		if err := s.src.obj.ReadAt(ctx, b, from); err != nil {
+			return 0, false, err
+		}
+		for i := 0; ; i++ {
+			n := bytes.Index(b[min(i+magicAt, len(b)):], []byte("ustar"))
+			if n < 0 {
+				break
+			}
+			i += n
+			if i+blockSize > len(b) || i >= window || from+int64(i) >= next {
+				break
+			}
+			if at := from + int64(i); s.padding(at) != 0 && s.plausible(b[i:i+blockSize], at) {
+				return at, true, nil
+			}
+		}
+	}
+	return 0, false, nil
+}
+
+// leadsToTheEnd reports whether one header leads to the next from at on, up to the zeros that end the
+// tar.
+func (s *scanner) leadsToTheEnd(ctx context.Context, at int64) bool {
+	var b [blockSize]byte
+	for at <= s.src.size-blockSize {
+		if s.src.obj.ReadAt(ctx, b[:], at) != nil {
+			return false
+		}
+		if isZero(b[:]) {
+			return s.src.size-at <= maxEmpty
+		}
+		if !s.plausible(b[:], at) {
+			return false
+		}
+		size, _ := tarhead.Number(b[124:136])
+		if at += blockSize; hasContent(b[156]) && size < s.src.size {
+			at += (size + blockSize - 1) &^ (blockSize - 1)
+		}
+	}
+	return at == s.src.size
 }
 
 // search continues at the next block that is a header, if there is one within most bytes.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -112,7 +113,7 @@ func TestWhatMovedIsGivenBack(t *testing.T) {
 		param  map[string]string
 		share  float64
 	}{
-		{format: "caf", share: .99}, {format: "lindi", share: .4}, {format: "zip", share: .4}, {format: "tar", share: .4},
+		{format: "caf", share: .99}, {format: "lindi", share: .4}, {format: "zip", share: .4}, {format: "tar", share: .97},
 		{format: "databundle", param: map[string]string{"compression": "none"}}, {format: "rvn", share: .3},
 	} {
 		t.Run(k.format, func(t *testing.T) {
@@ -124,36 +125,44 @@ func TestWhatMovedIsGivenBack(t *testing.T) {
 			}
 			sound := packedAs(t, k.format, k.param, files)
 			names := slices.DeleteFunc(objectsIn(t, sound), func(name string) bool { return len(sound.Get(name)) < 100 })
+			refused := 0
 			there, given := map[string]int{}, map[string]int{}
 			for i := range testkit.Rounds(t, 36) {
 				kind := testkit.Moves[i%len(testkit.Moves)]
 				st := sound.Clone()
-				name := names[rnd.IntN(len(names))]
-				b := testkit.Move(rnd, st.Get(name), kind)
-				st.Put(name, b)
+				object := names[rnd.IntN(len(names))]
+				b := testkit.Move(rnd, st.Get(object), kind)
+				st.Put(object, b)
 				had := readable(t, st, k.format)
 				out := &storetest.Mem{}
 				plan, _ := repairAll(t, st, out, k.format)
+				if plan == nil && len(had.contents) > 0 {
+					refused++
+				}
 				has := had
 				if plan != nil && plan.Changes() {
 					has = readable(t, out, k.format)
 				}
 				all := slices.Collect(maps.Values(has.contents))
+				back := func(name, want string) bool { // a tar cannot tell whether bytes were inserted in a file or behind it
+					return slices.Contains(all, want) || strings.HasPrefix(has.contents[name+kit.DamagedSuffix], want)
+				}
 				for name, want := range files {
-					if had.contents[name] == want && !slices.Contains(all, want) {
-						t.Errorf("%s of %s: %s could be read before the repair, and not after it: %v", kind, name, name, has.wrong[name])
+					if had.contents[name] == want && !back(name, want) {
+						t.Errorf("%s of %s: %s could be read before the repair, and not after it: %v", kind, object, name, has.wrong[name])
 					}
 					if got, ok := has.contents[name]; ok && got != want && k.format != "tar" && !has.doubt {
-						t.Errorf("%s of %s: %s is read as other content", kind, name, name)
+						t.Errorf("%s of %s: %s is read as other content", kind, object, name)
 					}
 					if bytes.Contains(b, []byte(want)) {
 						there[kind]++
-						if slices.Contains(all, want) {
+						if back(name, want) {
 							given[kind]++
 						}
 					}
 				}
 			}
+			t.Logf("%d repairs refused", refused)
 			sum := [2]int{}
 			for _, kind := range testkit.Moves {
 				t.Logf("%-15s %d of %d given back", kind, given[kind], there[kind])
