@@ -216,6 +216,9 @@ func (x *Index) decodeRows(h *sheet, from, n int) (*page, error) {
 		if err == nil {
 			v, err = h.next(b, x.Chunk)
 		}
+		if err == nil && v.is(howImplied) && len(b.name) == 0 {
+			err = errRow
+		}
 		if i := row - from; err == nil && i >= 0 {
 			p.extents, err = b.entry(&v, &p.entries[i], &handles[i], p.extents)
 			p.entries[i].Ref = &handles[i]
