@@ -144,7 +144,10 @@ func (r *rebuild) gather(ctx context.Context, drop bool) error {
 		r.rfs = []byte("{\n \"refs\": {\n  \".zgroup\": {\"zarr_format\": 2}\n }\n}")
 		r.lose("lindi.json: no readable copy, so all keys, arrays and attributes are lost; the blobs are kept")
 	}
-	rows := a.table.list()
+	rows, err := r.relocated(ctx, a.table.list())
+	if err != nil {
+		return err
+	}
 	known := map[string]bool{}
 	for _, m := range rows {
 		known[m.name] = true
@@ -209,6 +212,70 @@ func (r *rebuild) gather(ctx context.Context, drop bool) error {
 		r.notes = append(r.notes, "left out: "+many(r.orphans, "blob")+" without a key")
 	}
 	return nil
+}
+
+// relocated corrects the places of rows whose headers are elsewhere, because bytes before them were
+// inserted or lost, and leaves out those of members that are nowhere. Where all headers are in their
+// places, it changes nothing.
+func (r *rebuild) relocated(ctx context.Context, rows []row) ([]row, error) {
+	a := r.a
+	if a.table.found {
+		return rows, nil
+	}
+	v := &view{a: a, ctx: ctx}
+	there := func(m row) (bool, error) {
+		if m.o < 0 || m.d-blockLen < m.o || m.d > a.size {
+			return false, nil
+		}
+		b, err := v.at(m.d-blockLen, blockLen)
+		if err != nil {
+			return false, err
+		}
+		h, ok := parseHeader(b)
+		return ok && h.size == m.s, nil
+	}
+	away := map[int]bool{}
+	for i, m := range rows {
+		if ok, err := there(m); err != nil {
+			return nil, err
+		} else if !ok {
+			away[i] = true
+		}
+	}
+	if len(away) == 0 {
+		return rows, nil
+	}
+	w, err := a.walk(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	at := map[string]found{}
+	moved := 0
+	for _, f := range w.members {
+		at[f.row.name] = f
+	}
+	for i := range away {
+		if f, ok := at[rows[i].name]; ok && f.s == rows[i].s && !f.cut && !f.odd {
+			if f.o != rows[i].o {
+				moved++
+			}
+			rows[i].o, rows[i].d = f.o, f.d
+			delete(away, i)
+		}
+	}
+	if moved == 0 {
+		return rows, nil
+	}
+	r.notes = append(r.notes, many(moved, "member")+" found at other places, by their headers")
+	kept := rows[:0:0]
+	for i, m := range rows {
+		if !away[i] {
+			kept = append(kept, m)
+		} else if m.name != entryName && m.name != indexName && m.name != rfsName {
+			r.lose("%s: its %d bytes were found nowhere", format.Escape(m.name), m.s)
+		}
+	}
+	return kept, nil
 }
 
 // renamed corrects the names of rows to those in the headers, if keys refer to the latter and not

@@ -2,12 +2,15 @@ package lindi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/internal/tarhead"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/jsontext"
 )
 
@@ -58,9 +61,17 @@ func (a *archive) walk(ctx context.Context, off int64) (walked, error) {
 			k.pos += n
 			continue
 		}
-		if ok {
+		switch {
+		case ok:
 			err = k.header(h)
-		} else {
+		case k.lost < 0 && !zero(b):
+			var at int64
+			if at, err = k.displaced(ctx); err == nil && at >= 0 {
+				k.moveTo(at)
+				continue
+			}
+			err = errors.Join(err, k.noHeader(false))
+		default:
 			err = k.noHeader(zero(b))
 		}
 		if err != nil {
@@ -90,6 +101,39 @@ type walker struct {
 	long  longName
 	done  bool
 	walked
+}
+
+// displaced returns where the next header of LINDI's tools is if that is not at the beginning of a block,
+// because bytes before it were inserted or lost, and -1 otherwise.
+func (k *walker) displaced(ctx context.Context) (int64, error) {
+	from := max(k.pos-mostBack, 0)
+	if n := len(k.members); n > 0 {
+		from = max(from, k.members[n-1].d)
+	}
+	at, err := tarhead.Find(ctx, k.a.obj, k.a.size, from, k.a.size, func(b []byte, _ int64) bool {
+		h, ok := parseHeader(b)
+		return ok && h.ours
+	})
+	if (at-k.pos)&(blockLen-1) == 0 {
+		at = -1
+	}
+	return at, err
+}
+
+// mostBack is how far before its place a header is searched. As many bytes before it may be lost.
+const mostBack = 64 << 10
+
+// moveTo goes on at a header that is not where the last member leads to. If that extends beyond the
+// header, bytes of it are lost, and what is left of it gets another name.
+func (k *walker) moveTo(at int64) {
+	if n := len(k.members); n > 0 && at < k.members[n-1].d+k.members[n-1].s {
+		last := &k.members[n-1]
+		last.row.name, last.s = last.row.name+kit.DamagedSuffix, at-last.d
+	}
+	if at > k.end {
+		k.holes = append(k.holes, hole{k.end, at - k.end})
+	}
+	k.pos, k.lost, k.zeros = at, -1, -1
 }
 
 // longName is what preceding headers say about a header: a name that is too long for it, and its
@@ -355,6 +399,7 @@ func (a *archive) recall(ctx context.Context, rows []row) (any bool, err error) 
 		name string
 		d, s int64
 	}
+	const anywhere = -1 // for a member that is elsewhere, if only one has its name and size
 	sums := map[key]string{}
 	for from := 0; ; from++ {
 		i := bytes.IndexByte(text[from:], '{')
@@ -365,11 +410,16 @@ func (a *archive) recall(ctx context.Context, rows []row) (any bool, err error) 
 		s := scannerOf(text[from:], a.limits.Depth)
 		if r, ok := parseRow(s, new([digestLen]byte)); s.Err == nil && ok && r.sum != "" {
 			sums[key{r.name, r.d, r.s}] = r.sum
+			if old, twice := sums[key{r.name, anywhere, r.s}]; !twice || old == r.sum {
+				sums[key{r.name, anywhere, r.s}] = r.sum
+			} else {
+				sums[key{r.name, anywhere, r.s}] = ""
+			}
 			from += s.At - 1
 		}
 	}
 	for i, r := range rows {
-		rows[i].sum = sums[key{r.name, r.d, r.s}]
+		rows[i].sum = cmp.Or(sums[key{r.name, r.d, r.s}], sums[key{r.name, anywhere, r.s}])
 	}
 	return len(sums) > 0, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/internal/tarhead"
 )
 
 // Format is the tar format.
@@ -62,16 +63,7 @@ func detect(p format.Probe) format.Match {
 // hasHeader reports whether there is a header anywhere: what precedes it may be damage, or the
 // beginning of the archive may be lost.
 func hasHeader(head []byte) bool {
-	for i := 0; i+blockSize <= len(head); i++ {
-		n := bytes.Index(head[i+magicAt:], []byte("ustar"))
-		if i += max(n, 0); n < 0 || i+blockSize > len(head) {
-			return false
-		}
-		if head[i] != 0 && block(head[i:i+blockSize]).checked() {
-			return true
-		}
-	}
-	return false
+	return tarhead.In(head, func(i int) bool { return head[i] != 0 && block(head[i:i+blockSize]).checked() }) >= 0
 }
 
 // firstBlock decodes the first bytes of a compressed tar.

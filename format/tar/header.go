@@ -10,10 +10,7 @@ import (
 	"github.com/holdall/holdall/format/kit/naming"
 )
 
-const (
-	blockSize = 512
-	magicAt   = 257
-)
+const blockSize = tarhead.Len
 
 // block is a header. Its fields, with their offsets, are
 //

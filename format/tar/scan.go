@@ -226,7 +226,7 @@ func (s *scanner) resync(ctx context.Context) (bool, error) {
 		next = s.src.at
 	}
 	if err == nil {
-		if at, ok, merr := s.displaced(ctx, next); merr != nil || !ok || found && s.leadsToTheEnd(ctx, next) {
+		if at, merr := s.displaced(ctx, next); merr != nil || at < 0 || found && s.leadsToTheEnd(ctx, next) {
 			err = merr
 		} else {
 			s.src.at, s.src.buf, s.grid, found = at, nil, at&(blockSize-1), true
@@ -238,39 +238,15 @@ func (s *scanner) resync(ctx context.Context) (bool, error) {
 // mostBack is how far before its place a header is searched. As many bytes before it may be lost.
 const mostBack = 64 << 10
 
-// displaced returns the first header before next that is not at the beginning of a block. It looks
-// behind the previous header, as bytes before this one may be lost. In the content of a file there
-// may be headers, too: leadsToTheEnd tells which are meant.
-func (s *scanner) displaced(ctx context.Context, next int64) (at int64, ok bool, err error) {
+// displaced returns the first header before next that is not at the beginning of a block, or -1. It
+// looks behind the previous header, as bytes before this one may be lost. In the content of a file
+// there may be headers, too: leadsToTheEnd tells which are meant.
+func (s *scanner) displaced(ctx context.Context, next int64) (int64, error) {
 	from := max(s.m.at, s.start-mostBack)
 	if s.head > s.start {
 		from = s.start + blockSize
 	}
-	const window = 256 << 10
-	buf := make([]byte, window+blockSize)
-	for ; from < min(next, s.src.size-blockSize); from += window {
-		if ctx.Err() != nil {
-			return 0, false, context.Cause(ctx)
-		}
-		b := buf[:min(int64(len(buf)), s.src.size-from)]
-		if err := s.src.obj.ReadAt(ctx, b, from); err != nil {
-			return 0, false, err
-		}
-		for i := 0; ; i++ {
-			n := bytes.Index(b[min(i+magicAt, len(b)):], []byte("ustar"))
-			if n < 0 {
-				break
-			}
-			i += n
-			if i+blockSize > len(b) || i >= window || from+int64(i) >= next {
-				break
-			}
-			if at := from + int64(i); s.padding(at) != 0 && s.plausible(b[i:i+blockSize], at) {
-				return at, true, nil
-			}
-		}
-	}
-	return 0, false, nil
+	return tarhead.Find(ctx, s.src.obj, s.src.size, from, next, func(b []byte, at int64) bool { return s.padding(at) != 0 && s.plausible(b, at) })
 }
 
 // leadsToTheEnd reports whether one header leads to the next from at on, up to the zeros that end the

@@ -3,9 +3,53 @@ package tarhead
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"math"
+
+	"github.com/holdall/holdall/store"
 )
+
+// Len is the length of a header, which the content of a file is padded to.
+const Len = 512
+
+const magicAt = 257
+
+// In returns where the first block of b begins that has the magic number of a header and is accepted,
+// at any offset, or -1.
+func In(b []byte, accept func(i int) bool) int {
+	for i := 0; i+Len <= len(b); i++ {
+		n := bytes.Index(b[i+magicAt:], []byte("ustar"))
+		if i += max(n, 0); n < 0 || i+Len > len(b) {
+			break
+		}
+		if accept(i) {
+			return i
+		}
+	}
+	return -1
+}
+
+// Find returns where the first header begins that is accepted, at any offset from from on and before
+// to, or -1. Bytes before it may have been inserted or lost.
+func Find(ctx context.Context, obj store.Object, size, from, to int64, accept func(b []byte, at int64) bool) (int64, error) {
+	const window = 256 << 10
+	buf := make([]byte, window+Len-1)
+	for ; from < min(to, size-Len+1); from += window {
+		if ctx.Err() != nil {
+			return -1, context.Cause(ctx)
+		}
+		b := buf[:min(int64(len(buf)), size-from)]
+		if err := obj.ReadAt(ctx, b, from); err != nil {
+			return -1, err
+		}
+		i := In(b, func(i int) bool { return from+int64(i) < to && accept(b[i:i+Len], from+int64(i)) })
+		if i >= 0 {
+			return from + int64(i), nil
+		}
+	}
+	return -1, nil
+}
 
 // Sum is the checksum of a tar header, of 512 bytes: the sum of all of them, with its own
 // bytes counted as spaces.

@@ -113,7 +113,7 @@ func TestWhatMovedIsGivenBack(t *testing.T) {
 		param  map[string]string
 		share  float64
 	}{
-		{format: "caf", share: .99}, {format: "lindi", share: .4}, {format: "zip", share: .4}, {format: "tar", share: .97},
+		{format: "caf", share: .99}, {format: "lindi", share: .97}, {format: "zip", share: .97}, {format: "tar", share: .97},
 		{format: "databundle", param: map[string]string{"compression": "none"}}, {format: "rvn", share: .3},
 	} {
 		t.Run(k.format, func(t *testing.T) {
