@@ -315,6 +315,8 @@ type Amended struct {
 	Stored   int64    `json:"stored_bytes"` // size of the archive now
 	Notes    []string `json:"notes,omitempty"`
 	Lost     []string `json:"lost,omitempty"` // attributes of added files that the format cannot store
+	// Unmatched has the patterns of AddOptions that matched nothing.
+	Unmatched []string `json:"unmatched,omitempty"`
 }
 
 // ErrFull means that an entry must go into the next archive of a set.

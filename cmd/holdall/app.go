@@ -41,6 +41,8 @@ type app struct {
 	verbose  bool
 	dryRun   bool
 	force    bool
+	patterns []string // of --include and --exclude
+	single   string   // the only input of pack or add
 
 	opening
 	catalogs
