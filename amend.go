@@ -29,6 +29,8 @@ type Amendment struct {
 	keep *parity.Keeper // nil if there is no parity
 	odd  error          // why existing parity cannot be used
 	had  format.Keeps   // attributes of what was added
+
+	unmatched []string // patterns of what was added
 }
 
 // Amend opens the archive at an address for changes. The entries that can be changed are those of
@@ -70,7 +72,7 @@ func Amend(ctx context.Context, address string, o OpenOptions) (*Amendment, erro
 // parity is out of date.
 func (m *Amendment) Commit(ctx context.Context) (format.Amended, error) {
 	sum, err := m.Amender.Commit(ctx)
-	sum.Lost = pack.Lost(m.had &^ m.f.Keeps)
+	sum.Lost, sum.Unmatched = pack.Lost(m.had&^m.f.Keeps), m.unmatched
 	if err != nil || m.keep == nil && m.odd == nil {
 		return sum, err
 	}
@@ -151,6 +153,7 @@ func (m *Amendment) Add(ctx context.Context, paths []string, o AddOptions) (fail
 	if ctx.Err() != nil {
 		return failed, context.Cause(ctx)
 	}
+	m.unmatched = append(m.unmatched, names.Unmatched()...)
 	return failed, nil
 }
 

@@ -31,7 +31,7 @@ type (
 	ProofError = content.ProofError
 
 	// A ProofLostError means that content could not be compared because the index with its
-	// digests is damaged. The content is not returned.
+	// digests cannot be read. The content is not returned.
 	ProofLostError = content.ProofLostError
 
 	// An ExternalError means that an archive refers to an Address that OpenOptions.External does

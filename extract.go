@@ -57,6 +57,8 @@ type Extracted struct {
 	Failed  int64 `json:"failed,omitempty"`
 	// Stripped counts the names that began with a slash, which was removed.
 	Stripped int64 `json:"stripped,omitempty"`
+	// Unmatched has the patterns of Include and Exclude that matched nothing.
+	Unmatched []string `json:"unmatched,omitempty"`
 }
 
 // Extract writes entries of a to files below into. It refuses names and links that lead out of

@@ -38,8 +38,16 @@ type IndexState struct {
 	Why     error
 }
 
-// Index returns which index the archive is read by.
-func (a *Archive) Index() IndexState { return IndexState(a.index) }
+// Index returns which index the archive is read by. An index that turns out to be damaged while it
+// is used is ignored from then on.
+func (a *Archive) Index() IndexState {
+	if k, ok := a.src.Reader.(*kept.Reader); ok {
+		if err := k.Damage(); err != nil {
+			return IndexState{Ignored: a.index.Used, Why: err}
+		}
+	}
+	return IndexState(a.index)
+}
 
 // An IndexFolder is a folder on a disk with kept indexes of archives that took long to open. Any
 // number of programs may share it. An index appears as a whole, and a removed index remains

@@ -216,7 +216,15 @@ func (c *check) archive(ctx context.Context, st store.Store, name string) error 
 		c.tell(damage.Problem)
 		return nil
 	case by != nil && by.src.Index() != nil:
-		return c.byIndex(ctx, by.src)
+		before := c.sum
+		if err := c.byIndex(ctx, by.src); by.src.Index() != nil {
+			return err
+		}
+		before.Errors, before.Warnings = c.sum.Errors, c.sum.Warnings
+		c.sum = before // the index is damaged, so the archive is checked as without it
+	}
+	if by != nil && by.Index().Ignored != "" {
+		c.tell(Problem{Code: format.BadData, Class: "index", Severity: format.Note, Volume: by.Index().Ignored, Off: -1, Message: fmt.Sprintf("not used: %v", by.Index().Why)})
 	}
 	if f.ReadsAll && c.o.View == "" && f.Overview != "" {
 		// The format's check has read all contents. What remains is to count them, and walking a
@@ -395,11 +403,12 @@ func (c *check) byBlocks(ctx context.Context, src *content.Source, e Entry) (for
 
 // byIndex is like contents, with the digests of an index.
 func (c *check) byIndex(ctx context.Context, src *content.Source) error {
+	chunk := src.Index().Chunk
 	for e, err := range src.Reader.Entries(ctx) {
 		if err != nil {
 			return err
 		}
-		if c.sum.Entries++; e.Kind.HasContent() && e.Fault == nil && kept.Pieces(&e, src.Index().Chunk) == 0 {
+		if c.sum.Entries++; e.Kind.HasContent() && e.Fault == nil && kept.Pieces(&e, chunk) == 0 {
 			if src.HasDigest(e) { // it is empty
 				c.sum.Proven.Digest++
 			} else {

@@ -3,6 +3,7 @@
 package docs_test
 
 import (
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -314,7 +315,7 @@ func TestEveryVerbAndFlagIsDescribed(t *testing.T) {
 
 var program = regexp.MustCompile("(?ms)^```go\n(package .*?)^```")
 
-func TestProgramsCompile(t *testing.T) {
+func TestProgramsCompileAndPackSaysWhatIsLeftOut(t *testing.T) {
 	found := program.FindAllStringSubmatch(read(t, "library.md"), -1)
 	if len(found) < 7 {
 		t.Fatalf("only %d programs found in library.md", len(found))
@@ -349,6 +350,21 @@ func TestProgramsCompile(t *testing.T) {
 	vet := exec.Command("go", "vet", "-mod=mod", "./...")
 	vet.Dir = dir
 	if out, err := vet.CombinedOutput(); err != nil {
+		t.Errorf("library.md: %v\n%s", err, out)
+	}
+	// The one that packs says what is not in the archive.
+	pack := slices.IndexFunc(found, func(m []string) bool { return strings.Contains(m[1], "holdall.Pack(") })
+	if pack < 0 {
+		t.Fatal("no program of library.md packs")
+	}
+	write("docs/a", "text")
+	err = errors.Join(os.Mkdir(filepath.Join(dir, "docs/empty"), 0o777), os.Symlink("a", filepath.Join(dir, "docs/link")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := exec.Command("go", "run", "-mod=mod", "./program"+strconv.Itoa(pack+1))
+	run.Dir = dir
+	if out, err := run.CombinedOutput(); err != nil || !strings.Contains(string(out), "1 files, ") || !strings.Contains(string(out), "2 left out") {
 		t.Errorf("library.md: %v\n%s", err, out)
 	}
 }

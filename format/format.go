@@ -16,6 +16,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"time"
 
 	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/store"
@@ -61,6 +62,10 @@ type Format struct {
 	// CopiesUnread means that a Writer supports Section.Unread and Section.AtOnce. It must be
 	// able to undo everything that it writes around such content.
 	CopiesUnread bool
+
+	// StoredTime returns the time that an archive has of an entry with time t, as not every
+	// format keeps fractions of a second. If it is nil, that is t.
+	StoredTime func(t time.Time) time.Time
 
 	// WantsManifest means that the format benefits from CreateOptions.Manifest, which requires a
 	// walk over everything to be packed. Names are then checked before anything is written, and
@@ -310,6 +315,8 @@ type Amended struct {
 	Stored   int64    `json:"stored_bytes"` // size of the archive now
 	Notes    []string `json:"notes,omitempty"`
 	Lost     []string `json:"lost,omitempty"` // attributes of added files that the format cannot store
+	// Unmatched has the patterns of AddOptions that matched nothing.
+	Unmatched []string `json:"unmatched,omitempty"`
 }
 
 // ErrFull means that an entry must go into the next archive of a set.

@@ -53,6 +53,9 @@ and arrays of SRC are added.`,
 			case o.Embed || o.Refer != "":
 				return usage("--embed and --refer need --from")
 			}
+			if len(args) == 2 {
+				a.single = args[1]
+			}
 			return a.amend(ctx, args[0], func(m *holdall.Amendment) (int64, error) {
 				defer a.showProgress(o.Meter, "added")()
 				return m.Add(ctx, args[1:], o)
@@ -217,6 +220,7 @@ func (a *app) amend(ctx context.Context, address string, change func(*holdall.Am
 	for _, n := range sum.Notes {
 		a.warn("%s", n)
 	}
+	a.tellUnmatched(sum.Unmatched)
 	a.tellLost(sum.Lost)
 	if a.json {
 		a.printJSON(amendedJSON{sum, failed})

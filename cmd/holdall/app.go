@@ -41,6 +41,8 @@ type app struct {
 	verbose  bool
 	dryRun   bool
 	force    bool
+	patterns []string // of --include and --exclude
+	single   string   // the only input of pack or add
 
 	opening
 	catalogs
@@ -263,11 +265,17 @@ func (a *app) open(ctx context.Context, address string, few bool) (*holdall.Arch
 func (a *app) openAs(ctx context.Context, address string, as asked, few bool) (*holdall.Archive, error) {
 	in, err := a.openDoubted(ctx, address, as, few, a.useIndex())
 	if err == nil {
-		if s := in.Index(); s.Ignored != "" {
-			a.warn("%s: not used: %v", s.Ignored, s.Why)
-		}
+		a.tellIgnored(in)
 	}
 	return in, err
+}
+
+// tellIgnored warns once that an index is not used.
+func (a *app) tellIgnored(in *holdall.Archive) {
+	if s := in.Index(); s.Ignored != "" && !a.doubtsSaid[s.Ignored] {
+		a.doubtsSaid[s.Ignored] = true
+		a.warn("%s: not used: %v", s.Ignored, s.Why)
+	}
 }
 
 // doubts warns about each archive opened since the last call whose index is
@@ -283,6 +291,7 @@ func (a *app) doubts(ctx context.Context) bool {
 			}
 			a.doubtsSaid[err.Error()] = true
 		}
+		a.tellIgnored(in)
 		if _, _, ignored := in.Healing(); ignored != nil {
 			a.warn("%s: parity not used: %v", in.Name(), ignored)
 		}

@@ -209,6 +209,7 @@ func (a *app) extractBelow(ctx context.Context, in *holdall.Archive, dir string,
 }
 
 func (a *app) tellExtracted(sum holdall.Extracted) error {
+	a.tellUnmatched(sum.Unmatched)
 	if sum.Stripped > 0 {
 		a.warn("removed the leading slash from %s", count(sum.Stripped, "name"))
 	}

@@ -57,7 +57,7 @@ code is 1 if there are differences.`,
 			if err == nil && differ {
 				err = errNo
 			}
-			return err
+			return a.compared(names, err)
 		}),
 	}
 	sel.register(cmd.Flags())

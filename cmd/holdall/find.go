@@ -42,7 +42,7 @@ the whole name. The exit code is 1 if nothing is found.`,
 					below = folderOf(ctx, in, args[1])
 				}
 				return each(in.Below(ctx, below), func(e holdall.Entry) error {
-					if kind != "" && e.Kind.String() != kind || !match(e.Name) || !names.Wants(e.Name) {
+					if kind != "" && e.Kind.String() != kind || !names.Wants(e.Name) || !match(e.Name) {
 						if !e.Kind.HasContent() {
 							a.lost(in, e) // this also covers everything below it
 						}
@@ -52,7 +52,7 @@ the whole name. The exit code is 1 if nothing is found.`,
 					return print(e)
 				})
 			})
-			return cmp.Or(err, answer(!found))
+			return a.compared(names, cmp.Or(err, answer(!found)))
 		}),
 	}
 	cmd.Flags().BoolVarP(&fold, "ignore-case", "i", false, "ignore case")

@@ -56,8 +56,8 @@ code is 1 if nothing matches, or if a file could not be read.`,
 			if err != nil {
 				return err
 			}
-			g.app, g.match = a, func(name string) bool { return match(name) && names.Wants(name) }
-			return a.use(ctx, args[0], false, func(in *holdall.Archive) error { return g.run(ctx, in) })
+			g.app, g.match = a, func(name string) bool { return names.Wants(name) && match(name) }
+			return a.compared(names, a.use(ctx, args[0], false, func(in *holdall.Archive) error { return g.run(ctx, in) }))
 		}),
 	}
 	f := cmd.Flags()

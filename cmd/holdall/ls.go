@@ -53,7 +53,8 @@ damaged.`,
 			if l.names, err = l.sel.filter(a); err != nil {
 				return err
 			}
-			return a.use(cmd.Context(), args[0], l.recursive && len(args) == 1, func(in *holdall.Archive) error { return l.list(cmd.Context(), in, args[1:]) })
+			few := l.recursive && len(args) == 1
+			return a.compared(l.names, a.use(cmd.Context(), args[0], few, func(in *holdall.Archive) error { return l.list(cmd.Context(), in, args[1:]) }))
 		},
 		ValidArgsFunction: a.completeMembers,
 	}

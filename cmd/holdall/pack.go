@@ -40,7 +40,6 @@ type packing struct {
 	filesFrom string
 	names     selection
 	stdinName string
-	alone     string // the only input, if it is a folder: names are relative to it
 }
 
 func (p *packing) register(a *app, cmd *cobra.Command) {
@@ -250,8 +249,8 @@ func (a *app) pack(ctx context.Context, c *catalog.Catalog, inputs []string, p p
 	if err != nil {
 		return err
 	}
-	if len(inputs) == 1 && !p.o.Listed && isFolder(inputs[0]) {
-		p.alone = inputs[0]
+	if len(inputs) == 1 && !p.o.Listed {
+		a.single = inputs[0]
 	}
 	stop := a.showProgress(p.o.Meter, "packed")
 	p.o.Store = st
@@ -318,7 +317,7 @@ var errUnsound = fmt.Errorf("%w: the written archive is damaged", errNo)
 
 func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, p packing) error {
 	a.tellLeftOut(sum)
-	a.tellUnmatched(sum.Unmatched, p)
+	a.tellUnmatched(sum.Unmatched)
 	if index := sum.Stored - sum.Content; len(sum.Volumes) == 1 && index > (format.Limits{}).OrDefault().Index {
 		a.warn("the index has %s: to read the archive, use --max-index; a smaller --chunk-size avoids this", humanSize(index))
 	}
@@ -401,22 +400,6 @@ func (a *app) tellLeftOut(sum holdall.Summary) {
 		}
 	}
 	a.tellLost(sum.Lost)
-}
-
-// tellUnmatched names the patterns of flags that matched nothing. Those in files
-// are often for other folders, too.
-func (a *app) tellUnmatched(patterns []string, p packing) {
-	patterns = slices.DeleteFunc(slices.Clone(patterns), func(s string) bool {
-		return !slices.Contains(p.names.include, s) && !slices.Contains(p.names.exclude, s)
-	})
-	if len(patterns) == 0 {
-		return
-	}
-	why := ""
-	if p.alone != "" {
-		why = ": names are relative to " + printable(p.alone)
-	}
-	a.warn("matched nothing: %s%s", printable(strings.Join(patterns, ", ")), why)
 }
 
 func (a *app) tellLost(attributes []string) {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -42,7 +44,31 @@ func (s *selection) patterns(a *app) (include, exclude []string, err error) {
 	if _, err := glob.NewFilter(s.include, exclude); err != nil {
 		return nil, nil, &usageError{err}
 	}
+	a.patterns = slices.Concat(s.include, s.exclude)
 	return s.include, exclude, nil
+}
+
+// tellUnmatched names the patterns of flags that matched nothing. Those in files
+// are often for other folders, too.
+func (a *app) tellUnmatched(patterns []string) {
+	patterns = slices.DeleteFunc(slices.Clone(patterns), func(s string) bool { return !slices.Contains(a.patterns, s) })
+	if len(patterns) == 0 {
+		return
+	}
+	why := ""
+	if isFolder(a.single) {
+		why = ": names are relative to " + printable(a.single)
+	}
+	a.warn("matched nothing: %s%s", printable(strings.Join(patterns, ", ")), why)
+}
+
+// compared does tellUnmatched for a verb that has compared all names, and
+// returns the verb's error.
+func (a *app) compared(names *glob.Filter, err error) error {
+	if err == nil || errors.Is(err, errNo) {
+		a.tellUnmatched(names.Unmatched())
+	}
+	return err
 }
 
 func (s *selection) filter(a *app) (*glob.Filter, error) {

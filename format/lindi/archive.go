@@ -292,16 +292,23 @@ func (a *archive) loadTable(ctx context.Context, wantRFS bool) error {
 	return a.missesDigests(ctx)
 }
 
-// missesDigests adds a note if members have lost their digests: those without one in an archive that
-// has digests by what is left of its index, or whose index says that a repair has not found them.
+// missesDigests adds a note if members have lost their digests: those without one in an archive whose
+// index is lost, unless the reference wrote it, or whose index says that a repair has not found them.
 func (a *archive) missesDigests(ctx context.Context) error {
 	t := a.table
 	if !t.lost && t.found {
-		text, err := a.read(ctx, 0, min(a.size, frontLen))
+		text, err := a.read(ctx, entryData, min(max(a.size-entryData, 0), int64(len(theirs))+8))
 		if err != nil {
 			return err
 		}
-		t.lost = t.recalled || bytes.Contains(text, []byte(`"holdall`))
+		if t.lost = t.recalled || !isTheirEntry(text); t.lost && !t.recalled {
+			if r, ok := t.last(rfsName); ok && t.fault(r) == nil {
+				if text, err = a.read(ctx, r.d, min(r.s, int64(len(theirs)))); err != nil {
+					return err
+				}
+				t.lost = string(text) != theirs
+			}
+		}
 	}
 	if t.lost {
 		if n := t.withoutDigest(); n > 0 {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/internal/tarhead"
 )
 
 // Views of an archive.
@@ -63,6 +64,12 @@ func detect(p format.Probe) format.Match {
 				return format.Likely
 			}
 		}
+	}
+	if strings.HasSuffix(p.Name, ".lindi.tar") && tarhead.In(p.Head, func(i int) bool {
+		h, ok := parseHeader(p.Head[i:])
+		return ok && h.ours
+	}) >= 0 {
+		return format.Likely // without its beginning
 	}
 	return format.No
 }

@@ -138,3 +138,50 @@ func TestADamagedTextIsNotCopied(t *testing.T) {
 		t.Fatalf("only %d bits were turned, of %d places", turned, places)
 	}
 }
+
+// A copy of an archive of another program, which records no digest of its lindi.json, has one: no
+// turned bit of the text gives a wrong key that nobody doubts.
+func TestACopyOfAnArchiveWithoutDigestsHasThem(t *testing.T) {
+	testkit.Serial(t)
+	from := &storetest.Mem{}
+	from.Put(textsName, testkit.Read(t, "testdata/p06_attrs_groups_links.lindi.tar"))
+	rnd, share := testkit.Rand(t), min(testkit.Rounds(t, 1), 5)
+	for _, to := range []string{"copy.lindi.tar", "copy.lindi.json"} {
+		st, view := from.Clone(), "members"
+		if to == "copy.lindi.json" {
+			view = "zarr"
+		}
+		s, err := openView(t, st, textsName, view)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pack.Convert(t.Context(), s, st, to, pack.Options{Formats: []*format.Format{lindi.Format}, Refer: "here"}); err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		right, intact := membersOf(t, st, to, "zarr", false), st.Get(to)
+		if len(right) < 5 {
+			t.Fatalf("%s: %d keys", to, len(right))
+		}
+		begin := 1 + bytes.LastIndexByte(intact[:bytes.Index(intact, []byte(`"refs"`))], 0) // a header ends with zeros
+		text, _, _ := bytes.Cut(intact[begin:], []byte{0})
+		turned := 0
+		for at := begin; at < begin+len(bytes.TrimRight(text, " ")); at++ {
+			if rnd.IntN(5) >= share {
+				continue
+			}
+			turned++
+			b := bytes.Clone(intact)
+			b[at] ^= 1 << rnd.IntN(8)
+			st.Put(to, b)
+			for n, b := range membersOf(t, st, to, "zarr", false) {
+				if want, known := right[n]; known && b != want {
+					t.Errorf("%s, byte %d: %s is wrong: %.80q", to, at, n, b)
+				}
+			}
+		}
+		if turned < 100 {
+			t.Errorf("%s: only %d bits were turned", to, turned)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package tar
 import (
 	"bytes"
 	"io"
+	"strings"
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
@@ -54,14 +55,15 @@ func detect(p format.Probe) format.Match {
 		return format.No
 	case head[0] != 0 && block(head[:blockSize]).checked(): // older tars have no magic number
 		return format.Likely
-	case string(head[257:262]) == "ustar", hasHeader(head):
+	case string(head[257:262]) == "ustar", strings.HasSuffix(p.Name, ".tar") && hasHeader(head):
 		return format.Possible
 	}
 	return format.No
 }
 
 // hasHeader reports whether there is a header anywhere: what precedes it may be damage, or the
-// beginning of the archive may be lost.
+// beginning of the archive may be lost. Only the name tells then that it was a tar, and no format with
+// digests that is one.
 func hasHeader(head []byte) bool {
 	return tarhead.In(head, func(i int) bool { return head[i] != 0 && block(head[i:i+blockSize]).checked() }) >= 0
 }

@@ -17,11 +17,14 @@ var Format = &format.Format{
 		Help: "compression level: fastest, fast, better or best (default between fast and better)",
 	}},
 	Refuses: refuses,
-	Detect:  detect,
-	Open:    open,
-	Create:  create,
-	Verify:  verify,
-	Repair:  repair,
+
+	StoredTime: storedTime,
+
+	Detect: detect,
+	Open:   open,
+	Create: create,
+	Verify: verify,
+	Repair: repair,
 }
 
 // detect never returns Certain, because many formats are special zips. A zip that does not begin

@@ -399,6 +399,15 @@ func (r *row) timeExtra() (b []byte) {
 	return b
 }
 
+// storedTime is the time that a reader finds in an archive for t.
+func storedTime(t time.Time) time.Time {
+	written, read := row{time: t}, row{time: dosTime(dosClock(t))}
+	if read.extra(written.timeExtra()) != nil {
+		return time.Time{}
+	}
+	return read.time
+}
+
 // appendEnd appends the end of an archive whose directory is at off.
 func appendEnd(b []byte, e end) []byte {
 	le := binary.LittleEndian

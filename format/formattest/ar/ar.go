@@ -26,7 +26,8 @@ import (
 var Format = &format.Format{
 	Name: "ar", Title: "Unix archive, for tests", Extensions: []string{".ar", ".a"},
 	Keeps: format.KeepsModes | format.KeepsTimes, Refuses: refuses,
-	Detect: detect, Open: open, Create: create,
+	StoredTime: func(t time.Time) time.Time { return time.Unix(t.Unix(), 0) },
+	Detect:     detect, Open: open, Create: create,
 }
 
 const (

@@ -6,8 +6,6 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
-
-	"github.com/holdall/holdall/store"
 )
 
 // Len is the length of a header, which the content of a file is padded to.
@@ -30,9 +28,13 @@ func In(b []byte, accept func(i int) bool) int {
 	return -1
 }
 
+type object interface {
+	ReadAt(ctx context.Context, p []byte, off int64) error
+}
+
 // Find returns where the first header begins that is accepted, at any offset from from on and before
 // to, or -1. Bytes before it may have been inserted or lost.
-func Find(ctx context.Context, obj store.Object, size, from, to int64, accept func(b []byte, at int64) bool) (int64, error) {
+func Find(ctx context.Context, obj object, size, from, to int64, accept func(b []byte, at int64) bool) (int64, error) {
 	const window = 256 << 10
 	buf := make([]byte, window+Len-1)
 	for ; from < min(to, size-Len+1); from += window {

@@ -142,8 +142,10 @@ func (f *Filter) Unmatched() (patterns []string) {
 	return patterns
 }
 
+// Wants compares the name with all patterns, so that each is known which matches something.
 func (f *Filter) Wants(name string) bool {
-	return !f.Excluded(name) && f.Includes(name)
+	excluded := f.Excluded(name)
+	return f.Includes(name) && !excluded
 }
 
 // Includes reports whether the filter selects a name if it does not exclude it.

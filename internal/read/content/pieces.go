@@ -19,7 +19,7 @@ import (
 // damaged piece, one at a time, and done for each entry without damage.
 func (s *Source) CheckPieces(ctx context.Context, m *meter.Meter, found func(Entry, *ProofError), done func(Entry)) error {
 	var mu sync.Mutex
-	return s.sweepStored(ctx, listing.Only(s.Reader.Entries(ctx), func(e Entry) bool { return s.proof(e).pieces }), AnyOrder, func(c Content, err error) error {
+	err := s.sweepStored(ctx, listing.Only(s.Reader.Entries(ctx), func(e Entry) bool { return s.proof(e).pieces }), AnyOrder, func(c Content, err error) error {
 		bad := 0
 		err = s.piecesOf(ctx, c, err, func(p *ProofError) {
 			mu.Lock()
@@ -38,6 +38,10 @@ func (s *Source) CheckPieces(ctx context.Context, m *meter.Meter, found func(Ent
 		}
 		return nil
 	})
+	if err == nil {
+		err = s.proven.x.Damage()
+	}
+	return err
 }
 
 // piecesOf compares the pieces of content with their digests. err is the error of reading the

@@ -46,7 +46,7 @@ func (s *Source) proof(e Entry) (p Proof) {
 	}
 	p.digest = digest.Known(e.Digest.Algo)
 	p.whole = p.digest && e.Size > 0 && e.Size <= most
-	p.pieces = s.proven != nil && kept.Pieces(&e, s.proven.x.Chunk) > 0
+	p.pieces = s.Index() != nil && kept.Pieces(&e, s.proven.x.Chunk) > 0
 	by := format.Unproven
 	if s.compares != nil {
 		by = s.compares(e)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zeebo/blake3"
+
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/base/meter"
 	"github.com/holdall/holdall/internal/read/content"
@@ -210,46 +212,112 @@ func TestWhatWasDamagedBeforeIsNotVouchedFor(t *testing.T) {
 	}
 }
 
-// Pages of digests are damaged: nothing is read without proof because of that. One of about ten
-// places is tried, and of the others with HOLDALL_LONG.
-func TestAnIndexThatLosesItsDigestsIsNotPassedOver(t *testing.T) {
+// Each way to read is the first that meets a damaged page of digests: what it returns is compared
+// with what the archive itself has, and so is everything after it. One of about ten places is tried,
+// and of the others with HOLDALL_LONG.
+func TestAnIndexThatLosesItsDigestsIsAsNone(t *testing.T) {
 	testkit.Serial(t)
-	rnd := testkit.Rand(t)
+	ctx, rnd := t.Context(), testkit.Rand(t)
 	p := prove(t, someFiles(rnd), nil)
 	index := p.Get("x" + kept.Suffix)
 	step := max(200/testkit.Rounds(t, 2), 2)
 	lost, used := 0, 0
 	for i := 16 + rnd.IntN(step); i < len(index); i += 1 + rnd.IntN(step) {
 		p.Put("x"+kept.Suffix, flipped(flipped(index, int64(i), 0), int64(i), 6))
-		s, err := tryOpen(t.Context(), p, "x", formatNamed(t, "caf"), beside)
-		if errors.Is(err, errNoIndex) {
-			continue
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		used++
-		for name, want := range p.files {
-			if len(want) == 0 {
+		for way, read := range firstReads {
+			s, err := tryOpen(ctx, p, "x", formatNamed(t, "caf"), beside)
+			if errors.Is(err, errNoIndex) {
 				continue
+			} else if err != nil {
+				t.Fatal(err)
 			}
-			b := make([]byte, 1)
-			e, err := s.Reader.Lookup(t.Context(), name)
-			if err == nil {
-				_, err = s.ReadAt(t.Context(), e, b, 0)
-			}
-			if wrong, isLost := errors.AsType[*content.ProofLostError](err); isLost {
-				lost++
-				if !strings.Contains(wrong.Error(), "the digests in the index") || wrong.Entry != name {
-					t.Errorf("%v", wrong)
+			used++
+			for name, want := range p.files {
+				if got, err := read(ctx, s, lookup(t, s, name)); err != nil || string(got) != want {
+					t.Errorf("damage at %d: %s of %s: %d bytes, %v", i, way, name, len(got), err)
 				}
-			} else if err != nil || b[0] != want[0] {
-				t.Fatalf("damage at %d: %s: %v", i, name, err)
 			}
+			if s.Index() == nil {
+				lost++
+				for name, want := range p.files {
+					if by := s.Proof(ctx, lookup(t, s, name)).By; len(want) > 0 && by != format.Digested {
+						t.Errorf("%s: proven by %v", name, by)
+					}
+				}
+			}
+			s.Close()
 		}
-		s.Close()
 	}
 	if lost == 0 {
 		t.Errorf("of %d damages none was in the digests", used)
+	}
+}
+
+var firstReads = map[string]func(ctx context.Context, s *content.Source, e content.Entry) ([]byte, error){
+	"ReadAt": func(ctx context.Context, s *content.Source, e content.Entry) ([]byte, error) {
+		b := make([]byte, e.Size)
+		_, err := s.ReadAt(ctx, e, b, 0)
+		return b, err
+	},
+	"ReadFrom": func(ctx context.Context, s *content.Source, e content.Entry) ([]byte, error) {
+		r := s.ReadFrom(ctx, e, 0)
+		defer r.Close()
+		return io.ReadAll(r)
+	},
+	"Copy": func(ctx context.Context, s *content.Source, e content.Entry) ([]byte, error) {
+		var b bytes.Buffer
+		err := s.Copy(ctx, &b, e)
+		return b.Bytes(), err
+	},
+	"Sweep": func(ctx context.Context, s *content.Source, e content.Entry) ([]byte, error) {
+		var b bytes.Buffer
+		err := s.Sweep(ctx, one(e), content.InOrder, func(c content.Content, err error) error {
+			return errors.Join(err, c.CopyTo(ctx, &b, nil))
+		})
+		return b.Bytes(), err
+	},
+}
+
+// The digests of a long file are on several pages, of which a later one is damaged. The rest is read
+// without them. If the file is damaged too, the last read says so.
+func TestDigestsThatAreLostWhileReading(t *testing.T) {
+	testkit.Serial(t)
+	ctx, rnd := t.Context(), testkit.Rand(t)
+	want := string(testkit.Noise(rnd, 600*chunk+5))
+	p := prove(t, map[string]string{"long": want}, nil)
+	index := p.Get("x" + kept.Suffix)
+	last := blake3.Sum256([]byte(want[600*chunk:]))
+	at := bytes.Index(index, last[:])
+	if at < 0 {
+		t.Fatal("the index does not have the last digest")
+	}
+	p.Put("x"+kept.Suffix, flipped(index, int64(at), 3))
+	for way, read := range firstReads {
+		for _, damaged := range []bool{false, true} {
+			s := openAs(t, p, "x", "caf", beside)
+			e := lookup(t, s, "long")
+			if p.rotten = -1; damaged {
+				p.rotten, p.with = 599*chunk, 1
+			}
+			got, err := read(ctx, s, e)
+			switch {
+			case s.Index() != nil:
+				t.Errorf("%s: the damage in the index is not met", way)
+			case !damaged && (err != nil || string(got) != want):
+				t.Errorf("%s: %d bytes, %v", way, len(got), err)
+			case damaged && way != "ReadAt" && !errors.Is(err, format.ErrCorrupt): // which compares no long files
+				t.Errorf("%s of a damaged file: %v", way, err)
+			}
+			p.rotten = -1
+		}
+	}
+	for _, off := range []int{1, 511 * chunk, 599*chunk + 7} {
+		s := openAs(t, p, "x", "caf", beside)
+		c := s.Open(ctx, lookup(t, s, "long"), int64(off))
+		if got, err := io.ReadAll(c); err != nil || string(got) != want[off:] {
+			t.Errorf("from %d: %d bytes, %v", off, len(got), err)
+		}
+		c.Close()
 	}
 }
 

@@ -44,8 +44,8 @@ func (e *ProofError) What() string {
 // Unwrap returns format.ErrCorrupt.
 func (e *ProofError) Unwrap() error { return format.ErrCorrupt }
 
-// A ProofLostError means that content could not be compared because the index with its digests is
-// damaged. The content is not returned.
+// A ProofLostError means that content could not be compared because the index with its digests
+// cannot be read. The content is not returned.
 type ProofLostError struct {
 	Entry string
 	Index string
@@ -53,7 +53,7 @@ type ProofLostError struct {
 }
 
 func (e *ProofLostError) Error() string {
-	return fmt.Sprintf("%s: the digests in the index %s are damaged: %v", format.Escape(e.Entry), format.Escape(e.Index), e.Err)
+	return fmt.Sprintf("%s: the digests in the index %s cannot be read: %v", format.Escape(e.Entry), format.Escape(e.Index), e.Err)
 }
 
 func (e *ProofLostError) Unwrap() error { return e.Err }
@@ -87,9 +87,17 @@ const mostProven = 4 << 20
 func (v *prover) sums(ctx context.Context, e Entry, from, n int64) ([]digest.Piece, error) {
 	all, err := v.x.Digests(ctx, e, from, n)
 	if err != nil {
+		v.x.Spoilt(ctx, err)
 		return nil, &ProofLostError{Entry: e.Name, Index: v.x.Name(), Err: err}
 	}
 	return all, nil
+}
+
+// without reports whether err means that the index is damaged. Then it proves nothing any more, and
+// everything is read as without it.
+func (s *Source) without(err error) bool {
+	_, lost := errors.AsType[*ProofLostError](err)
+	return lost && s.Index() == nil
 }
 
 // check returns an error if the digest of a piece is wrong.
@@ -231,6 +239,7 @@ type provenReader struct {
 	in     *engine.Reader // r, if this reader closes it
 	cancel func()
 
+	from  int64 // where it began
 	at    int64 // of the next piece
 	skip  int64 // bytes of the first piece to skip
 	began bool
@@ -239,13 +248,16 @@ type provenReader struct {
 	ahead *digest.Ahead
 	cur   []byte // the rest of the current piece
 	err   error
+
+	plain io.Reader // reads the rest without the index, if that is damaged
+	close io.Closer
 }
 
 // newProvenReader returns e's content from off on.
 func (s *Source) newProvenReader(ctx context.Context, e Entry, off int64) *provenReader {
 	ctx, cancel := context.WithCancel(ctx)
 	c := s.proven.x.Chunk
-	return &provenReader{s: s, ctx: ctx, e: e, at: off - off%c, skip: off % c, cancel: cancel}
+	return &provenReader{s: s, ctx: ctx, e: e, from: off, at: off - off%c, skip: off % c, cancel: cancel}
 }
 
 func (r *provenReader) Read(p []byte) (int, error) {
@@ -294,6 +306,11 @@ const sumsAtOnce = 64
 
 // next makes the next piece the current one.
 func (r *provenReader) next() error {
+	if r.plain != nil {
+		n, err := r.plain.Read(*r.first)
+		r.cur = (*r.first)[:n]
+		return err
+	}
 	if r.at >= r.e.Size {
 		return io.EOF
 	}
@@ -307,7 +324,7 @@ func (r *provenReader) next() error {
 			many = min(sumsAtOnce, (r.e.Size-1)/c+1-number)
 		}
 		if r.sums, err = r.s.proven.sums(r.ctx, r.e, number, many); err != nil {
-			return err
+			return r.instead(err)
 		}
 	}
 	b, sum, err := r.take(c, n)
@@ -323,6 +340,32 @@ func (r *provenReader) next() error {
 	r.at += n
 	r.skip = 0
 	return nil
+}
+
+// instead goes on without the index if err means that it is damaged. What is read from its beginning
+// is then compared as a whole.
+func (r *provenReader) instead(err error) error {
+	if !r.s.without(err) {
+		return err
+	}
+	skip := r.at + r.skip
+	if r.from > 0 {
+		c := r.s.Open(r.ctx, r.e, skip)
+		r.plain, r.close, skip = c, c, 0
+	} else {
+		c := r.s.openAt(r.ctx, r.e, 0, true)
+		r.plain, r.close = c.Checked(), c
+	}
+	if r.first == nil {
+		r.first = firsts.Get().(*[]byte)
+	}
+	if len(*r.first) == 0 {
+		*r.first = make([]byte, r.s.proven.x.Chunk)
+	}
+	if _, err = io.CopyN(io.Discard, r.plain, skip); err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // firsts are buffers for first pieces, of *[]byte.
@@ -384,8 +427,11 @@ func (r *provenReader) Close() error {
 	if r.in != nil {
 		r.in.Close()
 	}
+	if r.close != nil {
+		r.close.Close()
+	}
 	r.cancel()
-	r.ahead, r.in, r.first, r.cur = nil, nil, nil, nil
+	r.ahead, r.plain, r.close, r.in, r.first, r.cur = nil, nil, nil, nil, nil, nil
 	if r.err == nil {
 		r.err = fs.ErrClosed
 	}

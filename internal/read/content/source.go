@@ -242,7 +242,10 @@ func (s *Source) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int,
 func (s *Source) readAt(ctx context.Context, e Entry, p []byte, off int64) (int, error) {
 	switch how := s.proof(e); {
 	case how.pieces:
-		return s.readProven(ctx, e, p, off)
+		if n, err := s.readProven(ctx, e, p, off); !s.without(err) {
+			return n, err
+		}
+		return s.readAt(ctx, e, p, off)
 	case how.whole:
 		return all(len(p), s.readWhole(ctx, e, p, off))
 	}
@@ -422,9 +425,9 @@ func (s *Source) Place(ctx context.Context, e Entry, own, base string) (p Place,
 }
 
 // Index returns the index whose digests of pieces prove everything that is read, or nil if there is
-// none.
+// none, or it has turned out to be damaged.
 func (s *Source) Index() *kept.Index {
-	if s.proven == nil {
+	if s.proven == nil || s.proven.x.Damage() != nil {
 		return nil
 	}
 	return s.proven.x

@@ -13,6 +13,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/holdall/holdall/codec"
@@ -36,6 +37,25 @@ type Index struct {
 
 	near    bool // it lies on a disk
 	mapping mapping
+
+	damage atomic.Pointer[Error] // what was found later
+}
+
+// Spoilt reports whether err means that the index is damaged. It remembers that.
+func (x *Index) Spoilt(ctx context.Context, err error) bool {
+	bad, ok := errors.AsType[*Error](err)
+	if ok = ok && ctx.Err() == nil; ok {
+		x.damage.CompareAndSwap(nil, bad)
+	}
+	return ok
+}
+
+// Damage returns why the index is no longer used, or nil.
+func (x *Index) Damage() error {
+	if bad := x.damage.Load(); bad != nil {
+		return bad
+	}
+	return nil
 }
 
 // tailGuess is how much of an index's end is read to open it: enough for the nodes of a million rows

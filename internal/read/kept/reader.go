@@ -18,13 +18,15 @@ type Reader struct {
 
 	mu   sync.Mutex
 	real format.Reader
-	lost bool // the index
 }
 
 // NewReader returns a reader that uses x. open opens the archive itself.
 func NewReader(x *Index, open func(context.Context) (format.Reader, error)) *Reader {
 	return &Reader{x: x, open: open}
 }
+
+// Damage returns why the index is no longer used, or nil.
+func (k *Reader) Damage() error { return k.x.Damage() }
 
 // archive opens the archive itself. Callers wait while it is being opened.
 func (k *Reader) archive(ctx context.Context) (format.Reader, error) {
@@ -40,28 +42,10 @@ func (k *Reader) archive(ctx context.Context) (format.Reader, error) {
 	return k.real, nil
 }
 
-// spoilt reports whether err means that the index is damaged. It remembers that.
-func (k *Reader) spoilt(ctx context.Context, err error) bool {
-	if err == nil {
-		return false
-	}
-	_, bad := errors.AsType[*Error](err)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.lost = k.lost || bad && ctx.Err() == nil
-	return bad && ctx.Err() == nil
-}
-
-func (k *Reader) isLost() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.lost
-}
-
 func (k *Reader) Lookup(ctx context.Context, name string) (format.Entry, error) {
-	if !k.isLost() {
+	if k.x.Damage() == nil {
 		e, err := k.x.Lookup(ctx, name)
-		if !k.spoilt(ctx, err) {
+		if !k.x.Spoilt(ctx, err) {
 			return e, err
 		}
 	}
@@ -79,7 +63,7 @@ func either[T any](ctx context.Context, k *Reader, said iter.Seq2[T, error], arc
 		n, broken := 0, said == nil
 		if !broken {
 			for x, err := range said {
-				if broken = k.spoilt(ctx, err); broken {
+				if broken = k.x.Spoilt(ctx, err); broken {
 					break
 				}
 				if n++; !yield(x, err) || err != nil {
@@ -102,7 +86,7 @@ func either[T any](ctx context.Context, k *Reader, said iter.Seq2[T, error], arc
 
 // entries is either for entries, which the archive has in the same order.
 func (k *Reader) entries(ctx context.Context, said iter.Seq2[format.Entry, error], archive func(format.Reader) iter.Seq2[format.Entry, error]) iter.Seq2[format.Entry, error] {
-	if k.isLost() {
+	if k.x.Damage() != nil {
 		said = nil
 	}
 	return either(ctx, k, said, func(r format.Reader, after int) iter.Seq2[format.Entry, error] {
@@ -150,7 +134,7 @@ func (k *Reader) InPlaces(ctx context.Context, dir, from string) iter.Seq2[forma
 		from = listing.Place(dir, e) + "\x00" // nothing stands between
 		return true
 	})
-	if k.isLost() {
+	if k.x.Damage() != nil {
 		said = nil
 	}
 	return either(ctx, k, said, func(r format.Reader, _ int) iter.Seq2[format.Entry, error] {

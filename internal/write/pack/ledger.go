@@ -2,6 +2,8 @@ package pack
 
 import (
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
@@ -12,6 +14,9 @@ import (
 type ledger struct {
 	had     format.Keeps // the attributes that entries have
 	headers bool         // some entries have headers of objects
+
+	stored  func(time.Time) time.Time // the time that the format keeps; nil is any
+	rounded atomic.Bool               // it keeps another time of some entry
 
 	mu    sync.Mutex
 	seen  map[tree.Same]bool // files with several names
@@ -48,6 +53,14 @@ func (p *packer) note(e *format.Entry) {
 		}
 	}
 	p.ledger.had |= has
+	p.ledger.time(e.ModTime)
+}
+
+// time records the time of an entry.
+func (l *ledger) time(t time.Time) {
+	if l.stored != nil && !t.IsZero() && !l.rounded.Load() && !l.stored(t).Equal(t) {
+		l.rounded.Store(true)
+	}
 }
 
 // attributes returns which attributes an entry has.
@@ -79,6 +92,7 @@ func AttributesOf(m tree.Meta) format.Keeps {
 // read records a file that was opened. It may have been packed under another name before. Several
 // goroutines may call it.
 func (l *ledger) read(m tree.Meta) {
+	l.time(m.ModTime)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.files |= AttributesOf(m); !m.Several {
@@ -94,6 +108,9 @@ func (l *ledger) read(m tree.Meta) {
 // lost returns what the archive does not keep of its entries.
 func (p *packer) lost() []string {
 	words := Lost((p.ledger.had | p.ledger.files) &^ p.f.Keeps)
+	if p.ledger.rounded.Load() {
+		words = append(words, "exact times")
+	}
 	if p.ledger.links && p.f.Keeps&format.KeepsHardLinks == 0 {
 		words = append(words, "hard links (stored as copies)")
 	}

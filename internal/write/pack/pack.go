@@ -240,6 +240,9 @@ func newPacker(st store.Store, name string, o Options) (*packer, error) {
 	}
 	p := &packer{o: o, f: f, names: names, st: storekit.NewStage(st), name: name, chunkMax: o.ChunkMax}
 	p.perLoad.Store(8)
+	if o.Time.IsZero() {
+		p.ledger.stored = f.StoredTime
+	}
 	p.st.Wishes, p.st.Keeps = store.Wishes{Once: o.Once, Resume: o.Resume}, o.Resume || o.Keep
 	if o.ChunkSize < 0 || o.ChunkMax < 0 {
 		return nil, errors.New("chunk sizes cannot be negative")

@@ -72,7 +72,10 @@ func (l Limits) orUsual() Limits {
 }
 
 // Done reports what an extraction did. Stripped counts names whose leading slashes were removed.
-type Done struct{ Entries, Bytes, Failed, Stripped int64 }
+type Done struct {
+	Entries, Bytes, Failed, Stripped int64
+	Unmatched                        []string // patterns of the filter
+}
 
 // Extract writes entries of src to into or below it, never outside. It refuses and reports names
 // that would lead outside, links that would, and entries that would replace one another. A file
@@ -122,7 +125,7 @@ func Extract(ctx context.Context, src *content.Source, into *os.Root, o Options)
 	if err == nil && !o.DryRun {
 		err = x.folderModes()
 	}
-	x.sum.Stripped = x.admitSum.Stripped
+	x.sum.Stripped, x.sum.Unmatched = x.admitSum.Stripped, o.Filter.Unmatched()
 	return x.sum, err
 }
 
