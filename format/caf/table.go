@@ -102,6 +102,7 @@ func (t *table) finish(said ends, wasSaid bool) {
 	switch {
 	case wasSaid:
 		t.ends = said
+	case t.top.writer == writer: // it has exclusive ends only, and a byte may have been inserted
 	case couldBeInclusive(t.maxEnd, t.dataLen):
 		t.ends = decideEnds(t.rows, t.dataLen, t.top.trailingCommas > 0)
 	}

@@ -113,7 +113,7 @@ func TestWhatMovedIsGivenBack(t *testing.T) {
 		param  map[string]string
 		share  float64
 	}{
-		{format: "caf", share: .99}, {format: "lindi", share: .97}, {format: "zip", share: .97}, {format: "tar", share: .97},
+		{format: "caf", share: .99}, {format: "lindi", share: .99}, {format: "zip", share: .99}, {format: "tar", share: .99},
 		{format: "databundle", param: map[string]string{"compression": "none"}}, {format: "rvn", share: .3},
 	} {
 		t.Run(k.format, func(t *testing.T) {
@@ -127,7 +127,8 @@ func TestWhatMovedIsGivenBack(t *testing.T) {
 			names := slices.DeleteFunc(objectsIn(t, sound), func(name string) bool { return len(sound.Get(name)) < 100 })
 			refused := 0
 			there, given := map[string]int{}, map[string]int{}
-			for i := range testkit.Rounds(t, 36) {
+			rounds := testkit.Rounds(t, 36)
+			for i := range rounds {
 				kind := testkit.Moves[i%len(testkit.Moves)]
 				st := sound.Clone()
 				object := names[rnd.IntN(len(names))]
@@ -167,6 +168,9 @@ func TestWhatMovedIsGivenBack(t *testing.T) {
 			for _, kind := range testkit.Moves {
 				t.Logf("%-15s %d of %d given back", kind, given[kind], there[kind])
 				sum[0], sum[1] = sum[0]+given[kind], sum[1]+there[kind]
+			}
+			if rounds < manyRounds { // one that costs the names of all files counts for much among few
+				k.share *= .75
 			}
 			if share := float64(sum[0]) / float64(max(1, sum[1])); share < k.share {
 				t.Errorf("%.3f %% are given back, expected %.1f %%", 100*share, 100*k.share)
