@@ -289,7 +289,7 @@ func (r *row) mode() (m fs.FileMode, known bool) {
 		m |= fs.ModeDir
 	case unixLink:
 		m |= fs.ModeSymlink
-	case 0, unixFile:
+	case 0, unixFile, unixPipe: // a pipe is what "zip - -" writes of its standard input
 	default:
 		m |= fs.ModeIrregular
 	}
@@ -299,8 +299,12 @@ func (r *row) mode() (m fs.FileMode, known bool) {
 const (
 	unixFile = 0o100000
 	unixDir  = 0o040000
+	unixPipe = 0o010000
 	unixLink = 0o120000
 )
+
+// dosDir is the bit of the attributes of MS-DOS that makes an entry a folder.
+const dosDir = 0x10
 
 // unixMode returns the mode of an entry as Unix bits.
 func unixMode(e format.Entry) uint32 {

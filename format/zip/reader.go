@@ -262,7 +262,7 @@ func (r *reader) add(x row, base, rowOff int64) {
 		wrong = &format.Problem{Code: code, Class: class, Severity: format.Error, Volume: r.name, Off: rowOff, Entry: name, HasEntry: true, Message: fmt.Sprintf(msg, args...)}
 	}
 	switch {
-	case name != x.name, mode&fs.ModeType == fs.ModeDir:
+	case name != x.name, mode&fs.ModeType == fs.ModeDir, !known && x.size == 0 && x.external&dosDir != 0:
 		e.kind = format.Dir
 	case mode&fs.ModeType == fs.ModeSymlink:
 		e.kind = format.Symlink

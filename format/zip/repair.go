@@ -402,7 +402,7 @@ func (m *repairer) local(off int64) (_ *found, next int64, _ error) {
 	}
 	x.off = uint64(off)
 	if x.name[len(x.name)-1] == '/' {
-		x.external = 0x10
+		x.external = dosDir
 	}
 	at := off + n
 	behind := at + int64(x.stored)

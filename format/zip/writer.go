@@ -73,7 +73,7 @@ func newRow(e format.Entry, off uint64) row {
 	x := row{name: e.Name, maker: madeByUnix, time: e.ModTime, off: off, external: unixMode(e) << 16}
 	if e.Kind == format.Dir {
 		x.name += "/"
-		x.external |= 0x10 // marks a directory for systems without Unix modes
+		x.external |= dosDir // marks a directory for systems without Unix modes
 	}
 	if utf8.ValidString(e.Name) {
 		x.flags |= flagUTF8

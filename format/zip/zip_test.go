@@ -310,3 +310,32 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+// "zip - -" writes its standard input as a pipe, and MS-DOS has a bit for folders whose names do not
+// end in a slash.
+func TestModesThatOthersWrite(t *testing.T) {
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	add := func(name string, maker, external uint32, content string) {
+		w, err := z.CreateHeader(&zip.FileHeader{Name: name, CreatorVersion: uint16(maker<<8 | 20), ExternalAttrs: external})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("-", madeByUnix, (unixPipe|0o600)<<16, "from a pipe")
+	add("folder", 0, dosDir, "")
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := opened(t, b.Bytes())
+	e, err := r.Lookup(t.Context(), "-")
+	if err != nil || e.Kind != format.File || e.Fault != nil || string(content(t, r, b.Bytes(), e)) != "from a pipe" {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if e, err := r.Lookup(t.Context(), "folder"); err != nil || e.Kind != format.Dir {
+		t.Errorf("%+v, %v", e, err)
+	}
+}

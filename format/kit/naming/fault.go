@@ -47,7 +47,7 @@ func nameFaultOn(windows bool, name string) string {
 		return "name-drive"
 	}
 	if strings.IndexByte(name, '\\') >= 0 {
-		if fault := nameFault(strings.ReplaceAll(name, `\`, "/")); fault != "" {
+		if fault := nameFault(strings.ReplaceAll(name, `\`, "/")); fault == "name-traversal" || windows {
 			return fault
 		}
 	}

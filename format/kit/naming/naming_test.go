@@ -14,13 +14,18 @@ func TestNameFault(t *testing.T) {
 		{"a", ""}, {"a/b.txt", ""}, {"..a/b", ""}, {"a..b", ""}, {`dir\file.txt`, ""}, {"Ünï/©", ""}, {"∕etc", ""},
 		{"", "name-empty"}, {".", "name-empty"},
 		{"a\x00b", "name-nul"},
-		{"/abs", "name-absolute"}, {"//server/share", "name-absolute"}, {`\abs`, "name-absolute"},
+		{"/abs", "name-absolute"}, {"//server/share", "name-absolute"}, {`\abs`, ""},
 		{"..", "name-traversal"}, {"../x", "name-traversal"}, {"a/../b", "name-traversal"}, {`a\..\..\b`, "name-traversal"}, {"a/..", "name-traversal"},
 		{`C:\x`, "name-drive"}, {`c:\`, "name-drive"}, {`1:\x`, ""}, {"C:", ""}, {"c:x", ""}, {"a:b/c", ""}, {"C:/x", ""}, {"b/a:c", ""},
-		{"a//b", "name-unclean"}, {"./x", "name-unclean"}, {"dir/", "name-unclean"}, {"a/./b", "name-unclean"}, {`a\\b`, "name-unclean"},
+		{"a//b", "name-unclean"}, {"./x", "name-unclean"}, {"dir/", "name-unclean"}, {"a/./b", "name-unclean"}, {`a\\b`, ""},
 	} {
 		if got := nameFaultOn(false, tt.name); got != tt.want {
 			t.Errorf("NameFault(%q) = %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	for name, want := range map[string]string{`\abs`: "name-absolute", `a\\b`: "name-unclean", `a\b`: ""} {
+		if got := nameFaultOn(true, name); got != want {
+			t.Errorf("NameFault(%q) on Windows = %q, want %q", name, got, want)
 		}
 	}
 	for _, name := range []string{"C:", `C:\x`, "c:x", "C:/x"} {
