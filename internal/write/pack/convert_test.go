@@ -1,6 +1,8 @@
 package pack_test
 
 import (
+	"archive/tar"
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -291,6 +293,30 @@ func TestContentsThatAreJoinedAreSorted(t *testing.T) {
 				t.Errorf("a/%d is at %d, after %d, %v", i, x.Off, last, err)
 			}
 			last = x.Off
+		}
+	}
+}
+
+// An archive of some kilobytes with a file in very many folders does not become one of gigabytes.
+func TestWhatIsWrittenIsBoundedByWhatWasRead(t *testing.T) {
+	st := &storetest.Mem{}
+	var b bytes.Buffer
+	z := tar.NewWriter(&b)
+	for _, name := range []string{strings.Repeat("d/", 30000) + "f", "sound"} {
+		if err := z.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Format: tar.FormatPAX}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	st.Put("x.tar", b.Bytes())
+	src := archivetest.Open(t, st, "x.tar")
+	for _, to := range everyFormat {
+		failed := 0
+		sum, err := pack.Convert(t.Context(), src, st, "y"+to[1:], pack.Options{OnError: func(string, error) { failed++ }})
+		if err != nil || failed != 1 || len(sum.LeftOut) != 1 || sum.Stored > 1<<20 {
+			t.Errorf("%s: %d failed, %d bytes, %v", to, failed, sum.Stored, err)
 		}
 	}
 }
