@@ -44,7 +44,7 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 			if err != nil {
 				return Summary{}, err
 			}
-			if kept, _ := p.keeps(e); kept {
+			if kept, _ := p.keeps(e); kept && !tooDeep(e) {
 				p.adjust(&e)
 				e.Ref, e.Attr, e.Digest = nil, nil, format.Digest{}
 				if len(p.manifest) == cap(p.manifest) { // entries are large: grow rarely

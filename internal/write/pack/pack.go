@@ -447,7 +447,7 @@ func (p *packer) add(ctx context.Context, e format.Entry, content io.Reader) err
 		p.drop(p.o.Prefix+e.Name, kind)
 		return nil
 	}
-	if strings.Count(e.Name, "/") >= mostLevels {
+	if tooDeep(e) {
 		return p.fail(e.Name[:64]+"...", fmt.Errorf("in more than %d folders, which no file system allows: %w", mostLevels, errors.ErrUnsupported))
 	}
 	p.note(&e)
@@ -502,6 +502,8 @@ func (p *packer) add(ctx context.Context, e format.Entry, content io.Reader) err
 // mostLevels is how many folders an entry may be in. Some formats store each of them with its whole name:
 // an archive of some kilobytes could become one of gigabytes.
 const mostLevels = 2048
+
+func tooDeep(e format.Entry) bool { return strings.Count(e.Name, "/") >= mostLevels }
 
 func (p *packer) adjust(e *format.Entry) {
 	if a, ok := p.o.Attrs[e.Name]; ok {
