@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/base/glob"
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/internal/write/pack"
@@ -130,14 +131,21 @@ func (m *Amendment) Add(ctx context.Context, paths []string, o AddOptions) (fail
 	if owns := m.st.Can().Owns; owns != nil {
 		own = func(path string) bool { return owns(path, m.name) }
 	}
+	added := map[string]bool{} // one root has each name once
 	for n := range tree.Walk(ctx, roots, tree.Options{Names: names, Follow: o.Follow, Stat: true}) {
 		err := n.Err
 		switch {
 		case err != nil:
+		case n.Type.IsRegular() && own(n.Path) && n.Root:
+			err = kit.Refuse(n.Name, "an archive cannot be added to itself")
 		case n.Type.IsRegular() && own(n.Path) || n.Type.IsDir() && !n.Bare:
 			continue
+		case added[n.Name]:
+			err = kit.Refuse(n.Name, "another input has this name")
 		default:
-			err = m.addNode(ctx, n, o)
+			if err = m.addNode(ctx, n, o); err == nil && len(roots) > 1 {
+				added[n.Name] = true
+			}
 		}
 		if ctx.Err() != nil {
 			return failed, context.Cause(ctx)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"math"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/pflag"
 
@@ -56,6 +58,9 @@ func (s dryStore) Open(ctx context.Context, name string) (store.Object, error) {
 func (s dryStore) Can() store.Abilities {
 	can := s.Store.Can()
 	create := func(_ context.Context, name string, _ store.Wishes) (store.Writer, error) {
+		if err := s.creatable(name); err != nil {
+			return nil, err
+		}
 		return &dryWriter{name: name}, nil
 	}
 	if can.Create == nil {
@@ -68,6 +73,29 @@ func (s dryStore) Can() store.Abilities {
 		Remove: func(context.Context, string) error { return nil },
 		Amend:  s.amend,
 	}
+}
+
+// creatable returns the error with which a store on this machine would refuse
+// to create a file: its folder is missing, or it is a folder itself.
+func (s dryStore) creatable(name string) error {
+	at := storekit.AddressOf(s.Store, name)
+	if !s.Store.Can().Near || at == "" || store.Scheme(at) != "" {
+		return nil
+	}
+	there, err := os.Stat(at)
+	switch {
+	case err == nil && there.IsDir():
+		err = syscall.EISDIR
+	case errors.Is(err, fs.ErrNotExist): // the store makes the folders in the name
+		_, err = os.Stat(cmp.Or(strings.TrimSuffix(at, name), "."))
+	}
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
+	}
+	if err != nil {
+		return &store.Error{Op: "create", Name: at, Off: -1, Err: err}
+	}
+	return nil
 }
 
 type dryWriter struct {

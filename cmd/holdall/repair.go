@@ -28,7 +28,7 @@ type repairedJSON struct {
 
 func (a *app) repairCommand() *cobra.Command {
 	var out string
-	var inPlace, dryRun bool
+	var inPlace bool
 	cmd := &cobra.Command{
 		Use:   "repair ARCHIVE -o OUT",
 		Short: "Repair a damaged archive",
@@ -49,21 +49,21 @@ The exit code is 1 if something is lost.`,
   holdall repair --in-place broken.caf`,
 		Args: args(1, 1, "an archive"),
 		RunE: run(func(ctx context.Context, args []string) error {
-			if out != "" && inPlace || out == "" && !inPlace && !dryRun {
+			if out != "" && inPlace || out == "" && !inPlace && !a.dryRun {
 				return usage("expected one of -o OUT, --in-place and --dry-run")
 			}
-			return a.repair(ctx, args[0], out, inPlace, dryRun)
+			return a.repair(ctx, args[0], out, inPlace)
 		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write the repaired archive to this file")
 	cmd.Flags().BoolVar(&inPlace, "in-place", false, "replace the archive, and keep the old one as ARCHIVE.bak")
 	a.forceFlag(cmd.Flags())
-	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, dryRunUsage)
+	a.dryRunFlag(cmd.Flags())
 	return cmd
 }
 
-func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun bool) error {
-	return a.locked(ctx, address, inPlace && !dryRun, func(st store.Store, name string) error {
+func (a *app) repair(ctx context.Context, address, out string, inPlace bool) error {
+	return a.locked(ctx, address, inPlace && !a.dryRun, func(st store.Store, name string) error {
 		m := &holdall.Meter{}
 		stop := a.showProgress(m, "compared")
 		plan, err := holdall.Repair(ctx, name, holdall.RepairOptions{OpenOptions: a.openOptions().In(st), Force: a.force, Meter: m, Report: func(p holdall.Problem) {
@@ -76,7 +76,7 @@ func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun b
 			return err
 		}
 		r := repairedOf(plan, out)
-		if err := a.carryOut(ctx, address, plan, st, name, &r, dryRun); err != nil {
+		if err := a.carryOut(ctx, address, plan, st, name, &r); err != nil {
 			return err
 		}
 		a.tell(r, func() { a.printRepaired(r) })
@@ -110,16 +110,19 @@ func repairedOf(plan *holdall.RepairPlan, out string) repairedJSON {
 
 // carryOut applies a plan to the archive called name in st. It writes the
 // result to r.Output, or, if that is empty, changes the archive in place and
-// keeps the old one. A dry run does neither.
-func (a *app) carryOut(ctx context.Context, address string, plan *holdall.RepairPlan, st store.Store, name string, r *repairedJSON, dryRun bool) (err error) {
+// keeps the old one. A dry run discards the result.
+func (a *app) carryOut(ctx context.Context, address string, plan *holdall.RepairPlan, st store.Store, name string, r *repairedJSON) (err error) {
 	switch {
-	case dryRun:
-		r.stale, r.Output = false, ""
-		return nil
 	case r.Output != "":
 		if st, name, err = a.locateOut(ctx, r.Output); err != nil {
 			return err
 		}
+		if a.dryRun {
+			r.Output = ""
+		}
+	case a.dryRun:
+		r.stale = false
+		return nil
 	case !r.Changed: // a killed repair may have done everything already
 		if l, ok := st.(*local.Store); ok {
 			return l.Tidy(name)

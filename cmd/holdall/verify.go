@@ -24,7 +24,7 @@ type verifiedJSON struct {
 func (a *app) verifyCommand() *cobra.Command {
 	quick, sums := false, ""
 	var from, out string
-	var inPlace, dryRun bool
+	var inPlace bool
 	cmd := &cobra.Command{
 		Use:   "verify ARCHIVE...",
 		Short: "Verify the structure and content of archives",
@@ -52,14 +52,14 @@ b3sum -c. Digests in the archive are used as recorded; other files are read.`,
   holdall verify --json https://example.org/docs.caf`,
 		Args: args(1, -1, "an archive"),
 		RunE: run(func(ctx context.Context, args []string) error {
-			repairs := from != "" || out != "" || inPlace || dryRun
+			repairs := from != "" || out != "" || inPlace || a.dryRun
 			switch {
 			case sums != "" && quick:
 				return usage("expected one of --quick and --sums")
-			case repairs && (from == "" || out != "" && inPlace || out == "" && !inPlace && !dryRun || len(args) != 1 || quick || sums != ""):
+			case repairs && (from == "" || out != "" && inPlace || out == "" && !inPlace && !a.dryRun || len(args) != 1 || quick || sums != ""):
 				return usage("expected one archive with --repair-from, and one of -o OUT, --in-place and --dry-run")
 			case repairs:
-				return a.repairFrom(ctx, args[0], from, out, inPlace, dryRun)
+				return a.repairFrom(ctx, args[0], from, out, inPlace)
 			}
 			check := func(address string) (bool, error) {
 				sum, err := a.verify(ctx, address, quick)
@@ -81,7 +81,7 @@ b3sum -c. Digests in the archive are used as recorded; other files are read.`,
 	cmd.Flags().StringVar(&from, "repair-from", "", "repair the archive with pieces of this other copy")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "with --repair-from: write the repaired archive to this file")
 	cmd.Flags().BoolVar(&inPlace, "in-place", false, "with --repair-from: replace the archive, and keep the old one as ARCHIVE.bak")
-	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "with --repair-from: "+dryRunUsage)
+	cmd.Flags().BoolVarP(&a.dryRun, "dry-run", "n", false, "with --repair-from: "+dryRunUsage)
 	a.forceFlag(cmd.Flags())
 	cmd.Flags().Var(newChoice(&sums, "", "sha256", "blake3"), "sums", "print the digest of each file: sha256 or blake3")
 	return cmd
@@ -180,8 +180,8 @@ type healedJSON struct {
 	Fetched int64 `json:"fetched_bytes"`
 }
 
-func (a *app) repairFrom(ctx context.Context, address, from, out string, inPlace, dryRun bool) error {
-	return a.locked(ctx, address, inPlace && !dryRun, func(st store.Store, name string) error {
+func (a *app) repairFrom(ctx context.Context, address, from, out string, inPlace bool) error {
+	return a.locked(ctx, address, inPlace && !a.dryRun, func(st store.Store, name string) error {
 		o := a.openOptions()
 		o.Index = a.useIndex()
 		o.Index.Folder = nil // it has no digests
@@ -197,7 +197,7 @@ func (a *app) repairFrom(ctx context.Context, address, from, out string, inPlace
 		if r.Changed {
 			r.Notes = append(r.Notes, fmt.Sprintf("%s of %s damaged, %s fetched", count(r.Healed, "piece"), count(r.Damaged, "piece"), a.humanSize(r.Fetched)))
 		}
-		if err := a.carryOut(ctx, address, plan, st, name, &r.repairedJSON, dryRun); err != nil {
+		if err := a.carryOut(ctx, address, plan, st, name, &r.repairedJSON); err != nil {
 			return err
 		}
 		a.tell(r, func() { a.printRepaired(r.repairedJSON) })
