@@ -895,11 +895,6 @@ func TestCommandLines(t *testing.T) {
 			w.fill()
 		}
 		l := w.line()
-		if os.Getenv("DBG") == fmt.Sprint(n+1) {
-			t.Logf("%q", l.args())
-			os.CopyFS("/work/tmp/cmdfuzz/dbg", os.DirFS(w.dir))
-			return
-		}
 		if wrong := w.try(l); wrong != nil {
 			t.Errorf("command line %d: %s", n+1, strings.Join(wrong, "\n"))
 			if bad++; bad == 10 {
