@@ -339,7 +339,8 @@ func (w *world) fill() {
 		if w.rnd.IntN(2) == 0 {
 			all[tree+"/zz"] = item{kind: fs.ModeSymlink, mode: 0o777, text: w.one("a", "nothing", "sub", "../in2", "/etc/passwd")}
 		}
-		if to := w.one(files...); w.rnd.IntN(3) == 0 {
+		// Converted bundles have links to other folders before the files.
+		if to := w.one(files...); w.rnd.IntN(3) == 0 && path.Dir(to) == tree {
 			it := all[to]
 			it.same = to
 			all[tree+"/zzz"] = it
@@ -414,10 +415,9 @@ func (w *world) foreign() {
 		{Name: "d/", Typeflag: tar.TypeDir, Mode: 0o755}, {Name: "d/f", Size: 1}, {Name: "../up", Size: 1}, {Name: "/top", Size: 1}, {Name: "out", Typeflag: tar.TypeSymlink, Linkname: "../.."},
 		{Name: "twice", Size: 1}, {Name: "twice", Size: 1}, {Name: "d/f/x", Size: 1}, {Name: "hard", Typeflag: tar.TypeLink, Linkname: "d/f"}, {Name: "lost", Typeflag: tar.TypeLink, Linkname: "nothing"},
 	} {
-		if h.Mode |= 0o600; w.rnd.IntN(4) > 0 {
-			_ = z.WriteHeader(&h)
-			_, _ = z.Write([]byte(w.one("x", "y"))[:h.Size])
-		}
+		h.Mode |= 0o600
+		_ = z.WriteHeader(&h)
+		_, _ = z.Write([]byte(w.one("x", "y"))[:h.Size])
 	}
 	z.Close()
 	w.put("foreign.tar", b.String())
@@ -436,6 +436,9 @@ func (w *world) damage(name string) {
 	info, _ := os.Stat(file)
 	b, _ := os.ReadFile(file)
 	b, _ = testkit.Damage(w.rnd, b)
+	if len(bytes.Trim(b, "\x00")) == 0 { // an empty tar
+		b = []byte("x")
+	}
 	w.put(file, string(b))
 	if w.rnd.IntN(2) == 0 {
 		_ = os.Chtimes(file, info.ModTime(), info.ModTime())
@@ -558,14 +561,16 @@ func (w *world) line() (l line) {
 // a folder of files.
 func (w *world) output(l line) (named, out string, folder bool) {
 	named = l.value("--output") + l.value("--directory") + l.value("--single")
-	switch l.verb {
-	case "convert":
-		named = l.in[1]
+	switch {
+	case l.verb == "convert" || l.has("--unpack"):
+		if l.verb == "convert" {
+			named = l.in[1]
+		}
 		known := slices.ContainsFunc(endings, func(end string) bool { return strings.HasSuffix(named, "."+end) })
 		folder = l.value("--format") == "dir" || l.value("--format") == "" && (strings.HasSuffix(named, "/") || w.was[named].kind == fs.ModeDir && !known)
-	case "extract":
+	case l.verb == "extract":
 		folder = true
-	case "add", "rm", "mv":
+	case l.verb == "add" || l.verb == "rm" || l.verb == "mv":
 		named = l.in[0]
 	default:
 		named = cmp.Or(named, l.in[0]+map[string]string{"protect": ".parity", "index": ".holdall"}[l.verb])
@@ -682,7 +687,7 @@ func (w *world) try(l line) (wrong []string) {
 					delete(want, name) // an earlier output
 				}
 			}
-			w.compare(l, s, want, w.written(l, s, out, after, say), false, say)
+			w.compare(l, s, want, w.written(l, s, after, say), false, say)
 		case l.verb == "pack", l.verb == "convert", l.verb == "extract":
 			if w.was[l.in[0]].kind == fs.ModeDir && !ok {
 				before = w.packed(line{}, l.in[:1])
@@ -708,7 +713,7 @@ func (w *world) try(l line) (wrong []string) {
 					maps.DeleteFunc(got, func(name string, _ item) bool { return want[name].time == 0 && strings.HasSuffix(name, ".damaged") })
 				}
 			} else {
-				got = w.written(l, s, out, after, say)
+				got = w.written(l, s, after, say)
 			}
 			w.compare(l, s, want, got, bare, say)
 		case l.verb == "add":
@@ -718,9 +723,9 @@ func (w *world) try(l line) (wrong []string) {
 			if more == nil {
 				want = nil
 			}
-			w.compare(l, s, want, w.written(l, s, out, after, say), false, say)
+			w.compare(l, s, want, w.written(l, s, after, say), false, say)
 		case l.verb == "rm" || l.verb == "mv":
-			got := w.written(l, s, out, after, say)
+			got := w.written(l, s, after, say)
 			if fewer := len(before) - len(got); fewer < 0 || l.verb == "mv" && fewer != 0 || fewer > 2 && !l.has("-r") {
 				say("%d entries became %d", len(before), len(got))
 			}
@@ -729,7 +734,7 @@ func (w *world) try(l line) (wrong []string) {
 			if it, kept := after[out+".bak"]; kept && it.text != w.was[out].text && w.was[l.in[0]+".parity"].kind == 0 {
 				say("the backup is something else")
 			}
-			w.compare(l, s, before, w.written(l, s, out, after, say), false, say)
+			w.compare(l, s, before, w.written(l, s, after, say), false, say)
 		case l.verb == "index" && s.code == 0 && len(all) > 0 && !w.damaged[l.in[0]]:
 			if got, err := inArchive(w.t, l.in[0], out, true); ok && (err != nil || len(got) != len(before)) {
 				say("the index has %d entries, %v", len(got), err)
@@ -770,11 +775,12 @@ func changed(before, after items) (names []string) {
 }
 
 // written reads the archives that a line has written, and has them verified.
-func (w *world) written(l line, s said, out string, after items, say func(string, ...any)) items {
+func (w *world) written(l line, s said, after items, say func(string, ...any)) items {
 	got := items{}
+	named, out, _ := w.output(l)
 	for name, it := range after {
 		chunks := l.has("--chunk-size") || l.has("--chunk-max")
-		chunk := chunks && chunkNumber.ReplaceAllString(name, ".") == out
+		chunk := chunks && slices.Contains([]string{named, out}, chunkNumber.ReplaceAllString(name, ".")) && name != named
 		kept := it == w.was[name] && it.kind == 0 && (l.verb == "pack" || l.verb == "convert") // what it was before
 		if name != out && !chunk || kept && (chunks || s.code == 1) {
 			continue
@@ -827,7 +833,8 @@ func (w *world) compare(l line, s said, want, got items, disk bool, say func(str
 			}
 			continue
 		case is.kind != it.kind || is.text != it.text:
-			if !(disk && s.code == 1 && w.there(l, name)) && l.value("--no-verify") == "" && !unseen {
+			listed := damaged && s.code == 1 && strings.Contains(s.error, "lists the damage") // the index is damaged, too
+			if !(disk && s.code == 1 && w.there(l, name)) && !l.has("--no-verify") && !unseen && !listed {
 				say("%q is something else: %v %.40q, want %v %.40q", name, is.kind, is.text, it.kind, it.text)
 			}
 			continue
@@ -862,6 +869,10 @@ var pastFindings = []struct {
 	{1, line{"repair", []string{"-n", "--output=text.zip"}, []string{"a.rvn"}}},
 	{1, line{"pack", []string{"-n", "--output=no/new.tar"}, []string{"in"}}},
 	{1, line{"convert", []string{"-n", "--format=tar"}, []string{"a.caf", "no/new"}}},
+	// The file that a hard link leads to was left out, and its content was lost.
+	{1, line{"convert", []string{"--exclude=f"}, []string{"foreign.tar", "new.tar"}}},
+	// A compressed tar without entries was not recognised.
+	{1, line{"convert", []string{"--exclude=*"}, []string{"a.tar", "new.tar.zst"}}},
 	// Of two inputs of one name, the first was replaced by the other.
 	{1, line{"add", nil, []string{"a.lindi.tar", "text.txt", "text.txt"}}},
 	{1, line{"add", nil, []string{"a.lindi.tar", "a.lindi.tar"}}},

@@ -42,9 +42,9 @@ func extensions() []string {
 func detect(p format.Probe) format.Match {
 	head := p.Head
 	if name := codecOf(head); name != codec.Raw {
-		// The head may be less than a block of zstd or bzip2, which cannot be decoded. Then the
-		// name decides.
-		if head = firstBlock(head, name); len(head) == 0 && compression(p.Name) == name {
+		// The head may be less than a block of zstd or bzip2, which cannot be decoded, and an empty
+		// tar has only zeros. Then the name decides.
+		if head = firstBlock(head, name); len(bytes.Trim(head, "\x00")) == 0 && compression(p.Name) == name {
 			return format.Likely
 		}
 	}

@@ -120,19 +120,20 @@ func (p *packer) converted(ctx context.Context, src *content.Source) iter.Seq2[f
 	}
 }
 
-// unsorted yields the entries to convert. A hard link that the new format cannot store becomes a
-// file of its own.
+// unsorted yields the entries to convert. A hard link that the new format cannot store, or to a
+// file that is left out, becomes a file of its own.
 func (p *packer) unsorted(ctx context.Context, src *content.Source) iter.Seq2[format.Entry, error] {
 	packed := src.Packed(ctx)
 	if p.names != nil {
 		packed = listing.Only(packed, func(e format.Entry) bool { return p.names.Wants(e.Name) })
 	}
-	if p.f.Keeps&format.KeepsHardLinks != 0 || src.Format.Keeps&format.KeepsHardLinks == 0 {
+	keeps := p.f.Keeps&format.KeepsHardLinks != 0
+	if keeps && p.names == nil || src.Format.Keeps&format.KeepsHardLinks == 0 {
 		return packed
 	}
 	return func(yield func(format.Entry, error) bool) {
 		for e, err := range packed {
-			for hops := 0; err == nil && e.Kind == format.HardLink && e.Fault == nil && hops < maxHops; hops++ {
+			for hops := 0; err == nil && e.Kind == format.HardLink && e.Fault == nil && hops < maxHops && !(keeps && p.names.Wants(e.Link)); hops++ {
 				var file format.Entry
 				if file, err = src.Reader.Lookup(ctx, e.Link); errors.Is(err, fs.ErrNotExist) {
 					err = nil
