@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/cloud"
@@ -12,11 +13,12 @@ import (
 )
 
 var Format = &format.Format{
-	Name:     "oak",
-	Title:    "Oak segment store",
-	Views:    views[:],
-	Overview: segmentsView,
-	Keeps:    format.KeepsTimes | format.KeepsDirs | format.KeepsProperties,
+	Name:       "oak",
+	Title:      "Oak segment store",
+	Views:      views[:],
+	Overview:   segmentsView,
+	Keeps:      format.KeepsTimes | format.KeepsDirs | format.KeepsProperties,
+	StoredTime: func(t time.Time) time.Time { return t.Truncate(time.Millisecond) },
 	Params: []format.Param{
 		{Name: revisionParam, For: format.ToOpen, Help: "show this revision: UUID:NUMBER, or a time (the newest revision not after it)"},
 		{Name: checkpointParam, For: format.ToOpen, Help: "show the checkpoint with this name"},
