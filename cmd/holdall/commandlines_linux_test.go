@@ -719,7 +719,10 @@ func (w *world) try(l line) (wrong []string) {
 					}
 				}
 				if l.has("--keep-damaged") {
-					maps.DeleteFunc(got, func(name string, _ item) bool { _, asked := want[name]; return !asked && strings.HasSuffix(name, ".damaged") })
+					maps.DeleteFunc(got, func(name string, _ item) bool {
+						_, asked := want[name]
+						return !asked && strings.HasSuffix(name, ".damaged")
+					})
 				}
 			} else {
 				got = w.written(l, s, after, say)

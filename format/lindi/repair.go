@@ -148,6 +148,7 @@ func (r *rebuild) gather(ctx context.Context, drop bool) error {
 	if err != nil {
 		return err
 	}
+	listed := rows
 	known := map[string]bool{}
 	for _, m := range rows {
 		known[m.name] = true
@@ -180,7 +181,7 @@ func (r *rebuild) gather(ctx context.Context, drop bool) error {
 	}
 	// Of equal names, the last row of the index counts.
 	counts := map[string]row{}
-	for _, m := range rows[:a.table.Len()] {
+	for _, m := range listed {
 		counts[m.name] = m
 	}
 	slices.SortStableFunc(rows, func(x, y row) int { return cmp.Compare(x.d, y.d) })

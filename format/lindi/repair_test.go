@@ -254,12 +254,18 @@ func TestServersThatDoNotAnswerAreAskedFew(t *testing.T) {
 // twoBlobs is a store with a new archive of two chunks, of 1547 and 1200 bytes.
 func twoBlobs(t *testing.T, name string) *storetest.Mem {
 	t.Helper()
+	return blobs(t, name, 1547, 1200)
+}
+
+// blobs is a store with a new archive of chunks with these lengths.
+func blobs(t *testing.T, name string, lengths ...int) *storetest.Mem {
+	t.Helper()
 	st := &storetest.Mem{}
 	w, err := Format.Create(t.Context(), st, name, format.CreateOptions{Param: map[string]string{"as": "zarr"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, n := range []int{1547, 1200} {
+	for i, n := range lengths {
 		e := format.Entry{Name: fmt.Sprintf("a/%d", i), Size: int64(n)}
 		if err := w.Add(t.Context(), e, bytes.NewReader(noise(uint64(i), n))); err != nil {
 			t.Fatal(err)
@@ -361,6 +367,33 @@ func TestRepairBelievesARowWhoseDigestFits(t *testing.T) {
 		t.Errorf("lost %q", plan.Lost)
 	}
 	wantChunk(t, fixed, name, 0, 1547)
+}
+
+// If a member was cut out and the index is still in its place, all later members are found by
+// their headers, however many the index lists.
+func TestRepairFindsMembersBehindOneThatWasCutOut(t *testing.T) {
+	const name = "x.lindi.tar"
+	for n := 2; n < 16; n++ {
+		lengths := make([]int, n)
+		for i := range lengths {
+			lengths[i] = 1100 + i
+		}
+		st := blobs(t, name, lengths...)
+		b := st.Get(name)
+		start := bytes.Index(b, noise(0, lengths[0])) - blockLen
+		last := bytes.Index(b, noise(uint64(n-1), lengths[n-1]))
+		gap, end := blockLen+int(padded(int64(lengths[0]))), last+int(padded(int64(lengths[n-1])))
+		copy(b[start:], b[start+gap:end])
+		clear(b[end-gap : end])
+		st.Put(name, b)
+		fixed, plan := repaired(t, st, name)
+		if len(plan.Lost) != 1 || !strings.HasPrefix(plan.Lost[0], "blobs/a/0: ") {
+			t.Errorf("%d chunks: expected that blobs/a/0 is lost, found %q", n, plan.Lost)
+		}
+		for i := 1; i < n; i++ {
+			wantChunk(t, fixed, name, i, lengths[i])
+		}
+	}
 }
 
 // Damage of an index, or after its text, must not lose a digest: a damaged member is still
