@@ -478,6 +478,29 @@ func TestRepairOfPaxRecordsAtTheEndWithoutPadding(t *testing.T) {
 	}
 }
 
+// Files of which bytes were lost get other names and are padded, also several in a row.
+func TestRepairPadsEachFileThatLostBytes(t *testing.T) {
+	b := files(t)
+	for _, name := range []string{"f09", "f08", "f07"} {
+		at := headerAt(t, b, name) + blockSize + 50
+		b = slices.Delete(b, at, at+3)
+	}
+	got, plan, err := repaired(t, "x.tar", b)
+	if err != nil || !plan.Partial {
+		t.Fatalf("%+v, %v", plan, err)
+	}
+	want := sound(t, "whole", "x.tar", files(t))
+	for i := 7; i < 10; i++ {
+		want[i] += ".damaged"
+	}
+	if list := sound(t, "lost bytes", "x.tar", got); !slices.Equal(list, want) {
+		t.Errorf("%q", list)
+	}
+	if _, again, err := repaired(t, "x.tar", got); err != nil || again.Changes() {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+}
+
 // Whatever is wrong, a repair gives a tar that needs none, and panics on nothing.
 func FuzzRepair(f *testing.F) {
 	for _, format := range []tar.Format{tar.FormatUSTAR, tar.FormatPAX, tar.FormatGNU} {

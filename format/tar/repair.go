@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
@@ -69,7 +70,11 @@ func (m *repairer) edit(off, n int64, with []byte) error {
 		return &format.CorruptError{Format: "tar", Problem: m.problem(format.Limit, off, fmt.Sprintf("more than %d places to repair", len(m.edits)))}
 	}
 	for len(m.edits) > 0 && m.edits[len(m.edits)-1].off >= off {
+		last := m.edits[len(m.edits)-1]
 		m.edits = m.edits[:len(m.edits)-1] // edits of bytes that are omitted as a whole
+		if last.off == off && last.n == 0 {
+			with = slices.Concat(last.with, with) // the padding of what is before them
+		}
 	}
 	m.edits = append(m.edits, edit{off, n, with})
 	return nil
