@@ -87,10 +87,10 @@ type frames struct {
 
 	// For repairs, which continue after damage:
 	rescues bool
-	next    int64   // where the next frame is stored, after errTorn
-	header  int64   // position of a tar header in its content
-	fill    int64   // bytes to return in place of what is lost
-	tries   int     // at places without a frame
+	next    int64 // where the next frame is stored, after errTorn
+	header  int64 // position of a tar header in its content
+	fill    int64 // bytes to return in place of what is lost
+	tries   int   // at places without a frame
 }
 
 // damaged are decoded bytes that may be wrong, in order: all of a frame that does not match its
