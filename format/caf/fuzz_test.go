@@ -19,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/internal/finder"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
@@ -391,7 +392,7 @@ func TestRepairSearchesWithinBounds(t *testing.T) {
 	if _, err := m.plan(b[len(b)-footerLen:]); err != nil {
 		t.Fatal(err)
 	}
-	if m.searched == 0 || m.searched > maxSearch {
+	if m.searched == 0 || m.searched > finder.MaxHashed {
 		t.Errorf("%d bytes were hashed in search of files", m.searched)
 	}
 }

@@ -11,7 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zeebo/blake3"
+
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/internal/finder"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
@@ -27,7 +30,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return format.Plan{}, err
 	}
 	defer a.obj.Close()
-	m := &repairer{a: a, bad: map[int]string{}, sums: map[int]string{}, names: map[string]bool{}, plain: map[string]bool{}, dirs: map[string]bool{}}
+	m := &repairer{a: a, bad: map[int]string{}, raw: map[int]int64{}, sums: map[int]string{}, names: map[string]bool{}, plain: map[string]bool{}, dirs: map[string]bool{}}
 	wrong, long := 0, format.Plan{}
 	err = a.check(ctx, func(p format.Problem) {
 		if p.Class == "metadata-size" {
@@ -68,6 +71,7 @@ type repairer struct {
 	plain   map[string]bool // paths of everything except directories
 	dirs    map[string]bool // paths of directories
 	bad     map[int]string  // why the content of a record is not intact
+	raw     map[int]int64   // where content is that cannot be decoded but is in the archive as it is
 	sums    map[int]string  // digests of files without one
 	notes   []string
 	lost    []string
@@ -247,6 +251,9 @@ func (m *repairer) judge(ctx context.Context) error {
 			m.bad[i] = "its content does not match its digest"
 		}
 	}
+	if err := m.findRaw(ctx); err != nil {
+		return err
+	}
 	// Anything after the last file, contents or damage, makes readers fail that decode everything
 	// at once.
 	if x.total == 0 {
@@ -267,6 +274,51 @@ func (m *repairer) judge(ctx context.Context) error {
 		m.note("joined the contents to one frame: xrvn reads only the first")
 	}
 	return nil
+}
+
+// findRaw looks for contents that cannot be decoded: what does not compress is stored as it is, and
+// its digest shows where.
+func (m *repairer) findRaw(ctx context.Context) error {
+	a, x := m.a, m.a.index
+	c := a.block[contentBlock]
+	f := finder.Finder{End: a.size, Near: []int64{blockHeaderLen, -blockHeaderLen}, Read: func(b []byte, off int64) error { return a.obj.ReadAt(ctx, b, off) },
+		Sum: func(b []byte) string { sum := blake3.Sum256(b); return string(sum[:]) },
+		Right: func(off, n int64, sum string) (bool, error) {
+			got, err := a.rawSum(ctx, off, n, io.Discard)
+			return got == sum, err
+		}}
+	var lost []int
+	for i := range x.Len() {
+		if r := x.rec(i); m.bad[i] != "" && i < x.end && r.size() > 0 && r.hasDigest() {
+			lost = append(lost, i)
+			f.Contents = append(f.Contents, finder.Content{Start: c.off + x.start(i), Len: r.size(), Sum: string(r.digest())})
+		}
+	}
+	front, back := int64(frameHeaderLen+blockHeaderLen), a.size-c.off-x.total
+	if h, err := parseFrame(a.frame); err == nil {
+		front = int64(h.len + blockHeaderLen)
+	}
+	if err := f.Find(ctx, front, back, back-blockHeaderLen); err != nil {
+		return err
+	}
+	for k, i := range lost {
+		if f.At[k] != finder.Nowhere {
+			m.raw[i] = f.At[k]
+			m.rewrite = true
+			delete(m.bad, i)
+		}
+	}
+	return nil
+}
+
+// rawSum returns the digest of n bytes of the archive, or "" if they are not in it, and copies them.
+func (a *archive) rawSum(ctx context.Context, off, n int64, to io.Writer) (string, error) {
+	if off < 0 || off > a.size-n {
+		return "", nil
+	}
+	h := blake3.New()
+	_, err := io.Copy(io.MultiWriter(h, to), &kit.RangeReader{Ctx: ctx, Object: a.obj, Off: off, End: off + n})
+	return string(h.Sum(nil)), err
 }
 
 // plan returns the plan.
@@ -402,7 +454,7 @@ func (m *repairer) compress(ctx context.Context, s *spool) ([]section, error) {
 		if err := out.mark(k.e.Size); err != nil {
 			return nil, err
 		}
-		sum, err := src.copyFile(m.a.index.start(k.rec), k.e.Size, out.write)
+		sum, err := m.copyFile(ctx, src, k, out.write)
 		// Damaged blocks do not always decode to the same bytes, so the digest is compared again.
 		if err == nil && sum != k.digest {
 			err = errors.New("its content does not match its digest")
@@ -419,6 +471,17 @@ func (m *repairer) compress(ctx context.Context, s *spool) ([]section, error) {
 	}
 	return out.sections(), nil
 }
+
+func (m *repairer) copyFile(ctx context.Context, src *source, k kept, write func([]byte) error) (sum string, err error) {
+	if off, ok := m.raw[k.rec]; ok {
+		return m.a.rawSum(ctx, off, k.e.Size, writeFunc(write))
+	}
+	return src.copyFile(m.a.index.start(k.rec), k.e.Size, write)
+}
+
+type writeFunc func([]byte) error
+
+func (w writeFunc) Write(b []byte) (int, error) { return len(b), w(b) }
 
 // undecodable is a file that cannot be decoded again.
 type undecodable struct {

@@ -41,7 +41,7 @@ var outcomes = map[string]struct {
 	"flip-b2":                             {"", 17}, // other letters, nothing that could tell
 	"flip-b3":                             {"", 17}, // other nanoseconds
 	"flip-b4-small":                       {"", 14},
-	"flip-b4-stream-head":                 {"frame", 1},
+	"flip-b4-stream-head":                 {"frame", 3},
 	"flip-b4-stream0":                     {"", 3},
 	"flip-b4-stream1":                     {"", 3},
 	"flip-b4-stream2":                     {"", 3},
@@ -111,8 +111,8 @@ var outcomes = map[string]struct {
 	"magic":                               {"!magic", -1},
 	"trunc-b2":                            {"!prefix", -1},
 	"trunc-b3":                            {"!prefix", -1},
-	"trunc-b4-1":                          {"contents", 11},
-	"trunc-b4-small":                      {"contents", 11},
+	"trunc-b4-1":                          {"contents", 15},
+	"trunc-b4-small":                      {"contents", 12},
 	"trunc-b4-stream":                     {"contents", 1},
 	"trunc-empty":                         {"!header", -1},
 	"trunc-hdr63":                         {"!header", -1},

@@ -1,0 +1,173 @@
+// Package finder finds contents by their digests, wherever they lie in what is left of an archive.
+// Bytes were inserted before them or deleted, parts of the archive were exchanged, or a writer lost
+// count: only digests can show where they are then.
+package finder
+
+import (
+	"cmp"
+	"context"
+	"slices"
+)
+
+// A Content is looked for. It has Len bytes with the digest Sum, and should begin at Start.
+type Content struct {
+	Start, Len int64
+	Sum        string
+}
+
+// Nowhere is the place of content that was not found.
+const Nowhere = -1
+
+// A Finder looks for contents.
+type Finder struct {
+	// End is where the data end.
+	End int64
+	// Read fills b with the data at an offset.
+	Read func(b []byte, off int64) error
+	// Right reports whether the n bytes at an offset, which may lie outside of the data, have a digest.
+	Right func(off, n int64, sum string) (bool, error)
+	// Sum returns the digest of bytes.
+	Sum func(b []byte) string
+
+	// Near are distances from where others have moved to that are also tried.
+	Near []int64
+	// Contents are in the order in which they should be stored.
+	Contents []Content
+	// At is where each begins, or Nowhere.
+	At []int64
+	// Tired is set if the search was given up, because it would take too long.
+	Tired bool
+	// Hashed is how many bytes were hashed to look everywhere, at most MaxHashed.
+	Hashed int64
+
+	shifts []int64 // distances from where contents should be to where they are, the latest first
+}
+
+// MaxHashed limits Hashed.
+const MaxHashed = 256 << 20
+
+const (
+	mostShifts = 15
+	maxLen     = 16 << 20 // of content that is looked for at each offset
+)
+
+// Find looks for all contents: first where they should be, or as far away as others or by one of
+// these distances, and then everywhere.
+func (f *Finder) Find(ctx context.Context, by ...int64) error {
+	f.At, f.shifts = make([]int64, len(f.Contents)), []int64{0}
+	var lost []int
+	for i := range f.Contents {
+		f.At[i] = Nowhere
+		if ok, err := f.try(i, by...); err != nil {
+			return err
+		} else if !ok {
+			lost = append(lost, i)
+		}
+	}
+	// Short contents are the first, because looking for them is quick and shows how far others have
+	// moved.
+	slices.SortStableFunc(lost, func(a, b int) int { return cmp.Compare(f.Contents[a].Len, f.Contents[b].Len) })
+	for _, i := range lost {
+		ok, err := f.try(i)
+		for _, gap := range f.gaps(f.Contents[i].Start) {
+			if ok || err != nil {
+				break
+			}
+			ok, err = f.within(ctx, i, gap)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// try looks for content where it would be if it had moved as others have, or by a distance.
+func (f *Finder) try(i int, by ...int64) (bool, error) {
+	c := f.Contents[i]
+	all := slices.Concat(f.shifts, by)
+	for _, near := range f.Near {
+		all = append(all, f.shifts[0]+near)
+	}
+	for _, d := range all {
+		ok, err := f.Right(c.Start+d, c.Len, c.Sum)
+		if err != nil {
+			return false, err
+		}
+		if ok {
+			f.At[i] = c.Start + d
+			f.shifts = slices.DeleteFunc(f.shifts, func(old int64) bool { return old == d })
+			f.shifts = append([]int64{d}, f.shifts[:min(len(f.shifts), mostShifts)]...)
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+type span struct{ start, end int64 }
+
+// gaps returns the ranges of the data in which no content was found, the nearest to off first.
+func (f *Finder) gaps(off int64) (gaps []span) {
+	var found []span
+	for i, at := range f.At {
+		if at != Nowhere {
+			found = append(found, span{at, at + f.Contents[i].Len})
+		}
+	}
+	slices.SortFunc(found, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	end := int64(0)
+	for _, s := range append(found, span{f.End, f.End}) {
+		if s.start > end {
+			gaps = append(gaps, span{end, s.start})
+		}
+		end = max(end, s.end)
+	}
+	far := func(s span) int64 { return max(s.start-off, off-s.end, 0) }
+	slices.SortStableFunc(gaps, func(a, b span) int { return cmp.Compare(far(a), far(b)) })
+	return gaps
+}
+
+// within looks for content at each offset of a range.
+func (f *Finder) within(ctx context.Context, i int, in span) (bool, error) {
+	c := f.Contents[i]
+	tries := in.end - in.start - c.Len + 1
+	if tries <= 0 || c.Len > maxLen {
+		return false, nil
+	}
+	if tries > (MaxHashed-f.Hashed)/c.Len {
+		f.Tired = true
+		return false, nil
+	}
+	f.Hashed += tries * c.Len
+	window := make([]byte, in.end-in.start)
+	if err := f.Read(window, in.start); err != nil {
+		return false, err
+	}
+	for d := range tries {
+		if f.Sum(window[d:d+c.Len]) == c.Sum {
+			return f.try(i, in.start+d-c.Start)
+		}
+		if d&0xff == 0 && ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+	}
+	return false, nil
+}
+
+// Around returns the range between the contents that were found before and after one.
+func (f *Finder) Around(i int) (start, end int64) {
+	start, end = 0, f.End
+	for k := i - 1; k >= 0; k-- {
+		if f.At[k] != Nowhere {
+			start = f.At[k] + f.Contents[k].Len
+			break
+		}
+	}
+	for k := i + 1; k < len(f.At); k++ {
+		if f.At[k] != Nowhere {
+			end = f.At[k]
+			break
+		}
+	}
+	return start, end
+}
