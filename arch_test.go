@@ -41,7 +41,7 @@ var imports = map[string]string{
 	"format/tar":                         "format store codec format/internal/tarhead format/kit format/kit/columns format/kit/naming store/storekit",
 	"format/zip":                         "format store codec format/kit format/kit/columns format/kit/sorter store/storekit",
 	"format/rvn":                         "format store codec format/internal/finder format/rvn/internal/press format/rvn/internal/shlib format/rvn/internal/ucl format/kit format/kit/pipe format/kit/naming format/kit/sorter store/storekit",
-	"format/databundle":                  "format store codec format/databundle/internal/sstable format/kit/sorter format/kit format/kit/columns format/kit/pipe format/kit/naming store/storekit",
+	"format/databundle":                  "format store codec format/internal/finder format/databundle/internal/sstable format/kit/sorter format/kit format/kit/columns format/kit/pipe format/kit/naming store/storekit",
 	"format/databundle/internal/sstable": "store format/kit store/storekit",
 	"format/oak":                         "internal/oak",
 	"format/kit":                         "format store format/kit/naming format/kit/sorter store/storekit",

@@ -18,16 +18,18 @@ func (m *repairer) move() (changed bool, err error) {
 	if len(t.digests) == 0 || t.ends == ambiguous {
 		return false, nil
 	}
-	f := finder.Finder{End: t.dataLen, Read: m.fetch, Sum: sum256, Right: func(off, n int64, sum string) (bool, error) {
-		return m.right(span{off, off + n}, sum)
-	}}
 	var all []int // rows with a digest, in the order of the index
+	f := finder.Finder{End: t.dataLen, Read: m.fetch}
+	f.Is = func(k int, b []byte) bool { return sum256(b) == t.digest(all[k]) }
+	f.Right = func(k int, off int64) (bool, error) {
+		return m.right(span{off, off + f.Contents[k].Len}, t.digest(all[k]))
+	}
 	for i, r := range t.rows {
 		if t.digest(i) == "" || r.end <= r.start || r.start < 0 || r.odd&unreadable != 0 {
 			continue
 		}
 		all = append(all, i)
-		f.Contents = append(f.Contents, finder.Content{Start: r.start, Len: r.end - r.start, Sum: t.digest(i)})
+		f.Contents = append(f.Contents, finder.Content{Start: r.start, Len: r.end - r.start})
 	}
 	if err := f.Find(m.ctx, t.dataLen-t.lastEnd()); err != nil {
 		return false, err

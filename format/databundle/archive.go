@@ -38,10 +38,11 @@ type bundle struct {
 	limits  format.Limits
 	release func() // drops what was fetched in advance
 
-	mu     sync.Mutex
-	shards map[uint64]*shard
-	odd    *bool // the result of slashed
-	spare  bool  // a copy of the index may be used
+	mu       sync.Mutex
+	shards   map[uint64]*shard
+	arranged map[uint64][]piece // of shards that a repair has arranged
+	odd      *bool              // the result of slashed
+	spare    bool               // a copy of the index may be used
 }
 
 // load opens the bundle called name: a folder, or the shard of a bundle with its index.
@@ -305,6 +306,7 @@ func (a *bundle) openShard(ctx context.Context, i uint64) (_ *shard, err error) 
 	if s.header.shard != i {
 		return nil, fault(badShard, s.name, prefixLen, "the header is that of shard %d", s.header.shard)
 	}
+	a.rearrange(s)
 	method, ok := methods[s.header.compression]
 	if s.codec = method.codec; !ok {
 		s.decode = fault(badMethod, s.name, prefixLen, "unknown compression of records: %v", s.header.compression)

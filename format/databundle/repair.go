@@ -21,6 +21,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if err != nil {
 		return format.Plan{}, err
 	}
+	m.arranged = map[uint64][]piece{}
 	defer m.close()
 	if damage != nil || m.indexFaults > 0 {
 		if err := m.recover(ctx, damage); err != nil {
@@ -34,7 +35,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if m.beside > 0 {
 		plan.Lost = append(slices.Clone(m.lost), fmt.Sprintf("%d files match their checksums but are in damaged records, which stay: other readers refuse them; 'holdall convert' rewrites them", m.beside))
 	}
-	if m.faults == 0 && len(m.lost) == 0 && len(m.places) == 0 && len(m.headers) == 0 && !m.sums {
+	if m.faults == 0 && len(m.lost) == 0 && len(m.places) == 0 && len(m.headers) == 0 && len(m.arranged) == 0 && !m.sums {
 		return plan, nil
 	}
 	plan.Notes = append(plan.Notes, "rebuilt the index")
@@ -113,7 +114,7 @@ func (m *repairer) replaced(ctx context.Context, plan *format.Plan, objects []ob
 		if err != nil {
 			return err
 		}
-		if empty || m.headers[o.shard] {
+		if empty || m.headers[o.shard] || m.arranged[o.shard] != nil {
 			plan.Replaces = append(plan.Replaces, o.name)
 		}
 	}
@@ -165,7 +166,15 @@ func (m *repairer) build(ctx context.Context, to store.Store, root string, objec
 			if err != nil {
 				return err
 			}
-			if err := kit.Copy(ctx, to, sstable.Join(root, shardName(o.shard)), m.st, s.name, m.headerOf(o.shard), nil); err != nil {
+			if err := m.copyShard(ctx, to, sstable.Join(root, shardName(o.shard)), s); err != nil {
+				return err
+			}
+		case m.arranged[o.shard] != nil:
+			s, err := m.shard(ctx, o.shard)
+			if err == nil {
+				err = m.copyShard(ctx, to, sstable.Join(root, shardName(o.shard)), s)
+			}
+			if err != nil {
 				return err
 			}
 		case !inPlace:

@@ -89,6 +89,9 @@ func (m *repairer) judge(ctx context.Context) error {
 		if i != noShard && m.headers[i] {
 			m.note("wrote a new header for shard %d", i)
 		}
+		if i != noShard && m.arranged[i] != nil {
+			m.note("put what shard %d has at other offsets back to where the index says", i)
+		}
 		if i != noShard && m.places[i] != nil {
 			m.note("found the offsets of the records of shard %d from their content", i)
 		}
@@ -223,16 +226,23 @@ func (m *repairer) repairShard(ctx context.Context, i uint64, someGood bool) (re
 	} else if err != nil {
 		return false, nil, err
 	}
+	moved, unmove, err := m.arrangeShard(ctx, s)
+	if err != nil {
+		return false, nil, err
+	}
 	found, unfind, err := m.findRecords(ctx, s)
 	undo = func() {
 		if unfind != nil {
 			unfind()
 		}
+		if unmove != nil {
+			unmove()
+		}
 		if unassume != nil {
 			unassume()
 		}
 	}
-	return repaired || found, undo, err
+	return repaired || found || moved, undo, err
 }
 
 // findRecords uses the records of a shard from what is stored, if they can be found and differ
@@ -279,6 +289,7 @@ func (m *repairer) assume(ctx context.Context, i uint64) (*shard, error) {
 	if s.codec = method.codec; err != nil || s.dataOff > s.size || !known {
 		return nil, s.obj.Close()
 	}
+	m.rearrange(s)
 	if old := m.shards[i]; old != nil {
 		old.obj.Close()
 	}

@@ -1,6 +1,7 @@
 package rvn
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -281,17 +282,20 @@ func (m *repairer) judge(ctx context.Context) error {
 func (m *repairer) findRaw(ctx context.Context) error {
 	a, x := m.a, m.a.index
 	c := a.block[contentBlock]
-	f := finder.Finder{End: a.size, Near: []int64{blockHeaderLen, -blockHeaderLen}, Read: func(b []byte, off int64) error { return a.obj.ReadAt(ctx, b, off) },
-		Sum: func(b []byte) string { sum := blake3.Sum256(b); return string(sum[:]) },
-		Right: func(off, n int64, sum string) (bool, error) {
-			got, err := a.rawSum(ctx, off, n, io.Discard)
-			return got == sum, err
-		}}
 	var lost []int
+	f := finder.Finder{End: a.size, Near: []int64{blockHeaderLen, -blockHeaderLen}, Read: func(b []byte, off int64) error { return a.obj.ReadAt(ctx, b, off) }}
+	f.Is = func(k int, b []byte) bool {
+		sum := blake3.Sum256(b)
+		return bytes.Equal(sum[:], x.rec(lost[k]).digest())
+	}
+	f.Right = func(k int, off int64) (bool, error) {
+		sum, err := a.rawSum(ctx, off, f.Contents[k].Len, io.Discard)
+		return sum == string(x.rec(lost[k]).digest()), err
+	}
 	for i := range x.Len() {
 		if r := x.rec(i); m.bad[i] != "" && i < x.end && r.size() > 0 && r.hasDigest() {
 			lost = append(lost, i)
-			f.Contents = append(f.Contents, finder.Content{Start: c.off + x.start(i), Len: r.size(), Sum: string(r.digest())})
+			f.Contents = append(f.Contents, finder.Content{Start: c.off + x.start(i), Len: r.size()})
 		}
 	}
 	front, back := int64(frameHeaderLen+blockHeaderLen), a.size-c.off-x.total

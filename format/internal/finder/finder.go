@@ -9,11 +9,9 @@ import (
 	"slices"
 )
 
-// A Content is looked for. It has Len bytes with the digest Sum, and should begin at Start.
-type Content struct {
-	Start, Len int64
-	Sum        string
-}
+// A Content is looked for. It has Len bytes, or between Least and Len if it is not 0, and should
+// begin at Start.
+type Content struct{ Start, Len, Least int64 }
 
 // Nowhere is the place of content that was not found.
 const Nowhere = -1
@@ -24,10 +22,13 @@ type Finder struct {
 	End int64
 	// Read fills b with the data at an offset.
 	Read func(b []byte, off int64) error
-	// Right reports whether the n bytes at an offset, which may lie outside of the data, have a digest.
-	Right func(off, n int64, sum string) (bool, error)
-	// Sum returns the digest of bytes.
-	Sum func(b []byte) string
+	// Right reports whether content i is at an offset, which may lie outside of the data.
+	Right func(i int, off int64) (bool, error)
+	// Is reports whether b is content i. It is Right for data that were read.
+	Is func(i int, b []byte) bool
+	// Weak means that Right is wrong once in some billion times. What is found by chance counts then
+	// only if the content before or after it has moved as far.
+	Weak bool
 
 	// Near are distances from where others have moved to that are also tried.
 	Near []int64
@@ -90,15 +91,35 @@ func (f *Finder) try(i int, by ...int64) (bool, error) {
 		all = append(all, f.shifts[0]+near)
 	}
 	for _, d := range all {
-		ok, err := f.Right(c.Start+d, c.Len, c.Sum)
+		ok, err := f.Right(i, c.Start+d)
 		if err != nil {
 			return false, err
 		}
 		if ok {
-			f.At[i] = c.Start + d
-			f.shifts = slices.DeleteFunc(f.shifts, func(old int64) bool { return old == d })
-			f.shifts = append([]int64{d}, f.shifts[:min(len(f.shifts), mostShifts)]...)
+			f.found(i, d)
 			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// found notes how far content has moved.
+func (f *Finder) found(i int, by int64) {
+	f.At[i] = f.Contents[i].Start + by
+	f.shifts = slices.DeleteFunc(f.shifts, func(old int64) bool { return old == by })
+	f.shifts = append([]int64{by}, f.shifts[:min(len(f.shifts), mostShifts)]...)
+}
+
+// likely reports whether content that was found by chance is what was looked for.
+func (f *Finder) likely(i int, by int64) (bool, error) {
+	for _, k := range []int{i - 1, i + 1} {
+		if !f.Weak {
+			return true, nil
+		}
+		if k >= 0 && k < len(f.Contents) {
+			if ok, err := f.Right(k, f.Contents[k].Start+by); ok || err != nil {
+				return ok, err
+			}
 		}
 	}
 	return false, nil
@@ -130,22 +151,30 @@ func (f *Finder) gaps(off int64) (gaps []span) {
 // within looks for content at each offset of a range.
 func (f *Finder) within(ctx context.Context, i int, in span) (bool, error) {
 	c := f.Contents[i]
-	tries := in.end - in.start - c.Len + 1
-	if tries <= 0 || c.Len > maxLen {
+	least := cmp.Or(c.Least, c.Len)
+	tries := in.end - in.start - least + 1
+	if tries <= 0 || least > maxLen {
 		return false, nil
 	}
-	if tries > (MaxHashed-f.Hashed)/c.Len {
+	if tries > (MaxHashed-f.Hashed)/least {
 		f.Tired = true
 		return false, nil
 	}
-	f.Hashed += tries * c.Len
+	f.Hashed += tries * least
 	window := make([]byte, in.end-in.start)
 	if err := f.Read(window, in.start); err != nil {
 		return false, err
 	}
 	for d := range tries {
-		if f.Sum(window[d:d+c.Len]) == c.Sum {
-			return f.try(i, in.start+d-c.Start)
+		if f.Is(i, window[d:min(d+c.Len, int64(len(window)))]) {
+			by := in.start + d - c.Start
+			ok, err := f.likely(i, by)
+			if ok {
+				f.found(i, by)
+			}
+			if ok || err != nil {
+				return ok, err
+			}
 		}
 		if d&0xff == 0 && ctx.Err() != nil {
 			return false, context.Cause(ctx)

@@ -114,7 +114,7 @@ func TestWhatMovedIsGivenBack(t *testing.T) {
 		share  float64
 	}{
 		{format: "caf", share: .99}, {format: "lindi", share: .99}, {format: "zip", share: .99}, {format: "tar", share: .99},
-		{format: "databundle", param: map[string]string{"compression": "none"}}, {format: "rvn", share: .75},
+		{format: "databundle", share: .9, param: map[string]string{"compression": "none"}}, {format: "rvn", share: .75},
 	} {
 		t.Run(k.format, func(t *testing.T) {
 			t.Parallel()
