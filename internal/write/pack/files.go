@@ -180,7 +180,7 @@ func forecast(n tree.Node) format.Entry {
 // findHardLink sets n.First if a node is another name of an earlier file. Nodes must come in the
 // order in which they will be packed. It stores only files with several names.
 func (p *packer) findHardLink(n *tree.Node) {
-	if p.f.Keeps&format.KeepsHardLinks == 0 || p.o.Follow || n.Err != nil || !n.Type.IsRegular() || n.Info == nil {
+	if p.f.Keeps&format.KeepsHardLinks == 0 || n.Err != nil || !n.Type.IsRegular() || n.Info == nil {
 		return
 	}
 	same, several := tree.SameOf(n.Info)
