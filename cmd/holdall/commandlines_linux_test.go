@@ -921,6 +921,22 @@ var pastFindings = []struct {
 	// Of two inputs of one name, the first was replaced by the other.
 	{1, line{"add", nil, []string{"a.lindi.tar", "text.txt", "text.txt"}}},
 	{1, line{"add", nil, []string{"a.lindi.tar", "a.lindi.tar"}}},
+	// In a bundle, the last one did so, too.
+	{1, line{"pack", []string{"--output=new.bundle"}, []string{"in", "in"}}},
+	{1, line{"pack", []string{"--output=new.bundle"}, []string{"in/a", "in2/a"}}},
+	{1, line{"pack", []string{"--output=new.tar"}, []string{"in", "link"}}},
+	// Hard links became copies without a word.
+	{1, line{"pack", []string{"--follow", "--output=new.tar"}, []string{"in2"}}},
+	{1, line{"convert", nil, []string{"in", "new.caf"}}},
+	// Damaged bytes got a checksum.
+	{1, line{"convert", []string{"--no-verify"}, []string{"d.bundle", "new.zip"}}},
+	{1, line{"convert", []string{"--no-verify"}, []string{"d.caf", "new.tar.zst"}}},
+	// Repair took an index over a limit for damaged.
+	{1, line{"repair", []string{"--in-place", "--max-index=1KiB"}, []string{"a.caf"}}},
+	// Nothing was packed, and nothing said why.
+	{1, line{"pack", []string{"-v", "--output=new.caf"}, []string{"in/void", "in2/void"}}},
+	// A link to nothing cannot become a folder.
+	{1, line{"repair", []string{"-n", "--output=dangling.zip"}, []string{"d.bundle"}}},
 }
 
 // there reports whether a file was in a folder before a line extracted to it.

@@ -128,10 +128,10 @@ func (a *app) packCommand() *cobra.Command {
 		Long: `Makes an archive from files and folders, or from the objects in a bucket.
 
 If the only INPUT is a folder, its content is packed without the folder's name:
-'pack -o x.caf docs' stores intro.md, not docs/intro.md. --prefix docs/ adds
-the name. With several inputs, each keeps its own name. INPUT - is standard
-input. An INPUT that is an address stands for all objects below it, or for one
-object.
+'pack -o x.caf docs' stores intro.md, not docs/intro.md, and says so. --prefix
+docs/ adds the name. With several inputs, each keeps its own name. INPUT - is
+standard input. An INPUT that is an address stands for all objects below it, or
+for one object.
 
 If the only INPUT is an HDF5 file and OUT is a LINDI archive, the file is
 converted as by 'holdall convert'. HDF5 files among several inputs or in a
