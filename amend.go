@@ -32,6 +32,7 @@ type Amendment struct {
 	had  format.Keeps   // attributes of what was added
 
 	unmatched []string // patterns of what was added
+	again     []string // inputs
 }
 
 // Amend opens the archive at an address for changes. The entries that can be changed are those of
@@ -73,7 +74,7 @@ func Amend(ctx context.Context, address string, o OpenOptions) (*Amendment, erro
 // parity is out of date.
 func (m *Amendment) Commit(ctx context.Context) (format.Amended, error) {
 	sum, err := m.Amender.Commit(ctx)
-	sum.Lost, sum.Unmatched = pack.Lost(m.had&^m.f.Keeps), m.unmatched
+	sum.Lost, sum.Unmatched, sum.Again = pack.Lost(m.had&^m.f.Keeps), m.unmatched, m.again
 	if err != nil || m.keep == nil && m.odd == nil {
 		return sum, err
 	}
@@ -119,7 +120,7 @@ type AddOptions struct {
 // Add puts local files and folders into the archive, under the names that [Pack] would give them.
 // It returns the number of files that could not be added.
 func (m *Amendment) Add(ctx context.Context, paths []string, o AddOptions) (failed int64, err error) {
-	roots, err := tree.Roots(paths, false)
+	roots, again, err := tree.Roots(paths, false)
 	if err != nil {
 		return 0, err
 	}
@@ -131,7 +132,6 @@ func (m *Amendment) Add(ctx context.Context, paths []string, o AddOptions) (fail
 	if owns := m.st.Can().Owns; owns != nil {
 		own = func(path string) bool { return owns(path, m.name) }
 	}
-	added := map[string]bool{} // one root has each name once
 	for n := range tree.Walk(ctx, roots, tree.Options{Names: names, Follow: o.Follow, Stat: true}) {
 		err := n.Err
 		switch {
@@ -140,12 +140,8 @@ func (m *Amendment) Add(ctx context.Context, paths []string, o AddOptions) (fail
 			err = kit.Refuse(n.Name, "an archive cannot be added to itself")
 		case n.Type.IsRegular() && own(n.Path) || n.Type.IsDir() && !n.Bare:
 			continue
-		case added[n.Name]:
-			err = kit.Refuse(n.Name, "another input has this name")
 		default:
-			if err = m.addNode(ctx, n, o); err == nil && len(roots) > 1 {
-				added[n.Name] = true
-			}
+			err = m.addNode(ctx, n, o)
 		}
 		if ctx.Err() != nil {
 			return failed, context.Cause(ctx)
@@ -161,7 +157,7 @@ func (m *Amendment) Add(ctx context.Context, paths []string, o AddOptions) (fail
 	if ctx.Err() != nil {
 		return failed, context.Cause(ctx)
 	}
-	m.unmatched = append(m.unmatched, names.Unmatched()...)
+	m.unmatched, m.again = append(m.unmatched, names.Unmatched()...), append(m.again, again...)
 	return failed, nil
 }
 

@@ -21,7 +21,7 @@ import (
 var dirFormat = &format.Format{
 	Name:  "dir",
 	Title: "Folder",
-	Keeps: format.KeepsModes | format.KeepsTimes | format.KeepsDirs | format.KeepsSymlinks | format.KeepsFifos,
+	Keeps: format.KeepsModes | format.KeepsTimes | format.KeepsDirs | format.KeepsSymlinks | format.KeepsHardLinks | format.KeepsFifos,
 }
 
 // openFolder opens a local folder as if it were an archive.
@@ -35,6 +35,7 @@ func openFolder(ctx context.Context, dir string) (*Archive, error) {
 	}
 	var stored int64
 	var entries kit.Entries
+	first := map[tree.Same]string{} // names of files with several
 	for n := range tree.Walk(ctx, []tree.Root{{Path: dir}}, tree.Options{Stat: true}) {
 		if n.Err != nil && n.Info == nil {
 			return nil, n.Err
@@ -44,7 +45,13 @@ func openFolder(ctx context.Context, dir string) (*Archive, error) {
 			continue // no archive contains sockets and devices
 		}
 		if e.Mode, e.Ref = e.Mode&^fs.ModeType, n.Path; n.Type.IsRegular() {
-			e.Size = n.Info.Size()
+			if same, several := tree.SameOf(n.Info); several && first[same] != "" {
+				e.Kind, e.Link = format.HardLink, first[same]
+			} else {
+				if e.Size = n.Info.Size(); several {
+					first[same] = e.Name
+				}
+			}
 		}
 		stored += e.Size
 		entries = append(entries, e)

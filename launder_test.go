@@ -65,17 +65,21 @@ func writingVerbs() []writingVerb {
 			return st, err == nil
 		}},
 	}
-	for i, to := range []string{"caf", "lindi", "rvn", "databundle", "zip", "tar", "caf", "lindi", "rvn", "databundle", "zip", "tar"} {
-		verbs = append(verbs, writingVerb{"convert to " + to, func(ctx context.Context, st *storetest.Mem) (*storetest.Mem, bool) {
-			a, err := holdall.Open(ctx, "x", options(st))
-			if err != nil {
-				return st, false
-			}
-			defer a.Close()
-			into := &storetest.Mem{}
-			_, err = holdall.Convert(ctx, a, "x", holdall.PackOptions{Store: into, Format: to, KeepDamaged: i >= 6, OnError: func(string, error) {}})
-			return into, err == nil
-		}})
+	for _, to := range []string{"caf", "lindi", "rvn", "databundle", "zip", "tar"} {
+		for _, how := range []string{"", " with what is damaged", " unverified"} {
+			verbs = append(verbs, writingVerb{"convert to " + to + how, func(ctx context.Context, st *storetest.Mem) (*storetest.Mem, bool) {
+				o := options(st)
+				o.NoVerify = how == " unverified"
+				a, err := holdall.Open(ctx, "x", o)
+				if err != nil {
+					return st, false
+				}
+				defer a.Close()
+				into := &storetest.Mem{}
+				_, err = holdall.Convert(ctx, a, "x", holdall.PackOptions{Store: into, Format: to, KeepDamaged: how == " with what is damaged", OnError: func(string, error) {}})
+				return into, err == nil
+			}})
+		}
 	}
 	return verbs
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
 )
@@ -63,7 +64,8 @@ type PackOptions struct {
 	// Param has values for the format's Params.
 	Param map[string]string `json:"param,omitempty"`
 	// NoVerify does not compare objects read from buckets with the bucket's checksums. Without
-	// it, an object that does not match is read once more, and then left out.
+	// it, an object that does not match is read once more, and then left out. [Convert] looks at
+	// OpenOptions.NoVerify instead.
 	NoVerify bool `json:"no_verify,omitempty"`
 
 	// KeepDamaged has [Convert] write what it can read of a damaged file as NAME.damaged, with zeros
@@ -103,6 +105,11 @@ type Summary struct {
 	LeftOut []Problem `json:"-"`
 	// Unmatched has the patterns of Include and Exclude that matched nothing.
 	Unmatched []string `json:"unmatched,omitempty"`
+	// Again has the inputs that were named again. Each is packed once.
+	Again []string `json:"again,omitempty"`
+	// Base is the folder that all names are relative to, if it is the only input. With several
+	// inputs, names begin with the name of their input.
+	Base string `json:"base,omitempty"`
 	// Older names a chunk of an earlier, longer set of the same name. It is not part of the new
 	// set.
 	Older string `json:"older,omitempty"`
@@ -157,12 +164,22 @@ func Pack(ctx context.Context, address string, paths []string, o PackOptions) (S
 
 // Convert writes the entries of a to a new archive at address, in stored order. Content that is
 // stored uncompressed in one piece is copied unchanged, by the file system itself if it can.
-// Digests in a are kept.
+// Digests in a are kept. If a was opened with NoVerify, contents are not compared with digests that
+// go with them. All others are compared nevertheless, so that no damaged content gets a new digest.
 func Convert(ctx context.Context, a *Archive, address string, o PackOptions) (Summary, error) {
 	st, name, err := at(ctx, o.Store, address)
 	if err != nil {
 		return Summary{}, err
 	}
-	sum, err := pack.Convert(ctx, a.src, st, name, o.inner())
+	inner := o.inner()
+	if again := a.asked; again.NoVerify {
+		// Its reader may have omitted comparisons of its own.
+		inner.Unverified, again.NoVerify, again.Parity = true, false, parity.None
+		if a, err = open(ctx, a.src.Store, a.src.Name, again); err != nil {
+			return Summary{}, err
+		}
+		defer a.Close()
+	}
+	sum, err := pack.Convert(ctx, a.src, st, name, inner)
 	return Summary(sum), err
 }

@@ -321,6 +321,8 @@ type Amended struct {
 	Lost     []string `json:"lost,omitempty"` // attributes of added files that the format cannot store
 	// Unmatched has the patterns of AddOptions that matched nothing.
 	Unmatched []string `json:"unmatched,omitempty"`
+	// Again has the inputs that were named again. Each is added once.
+	Again []string `json:"again,omitempty"`
 }
 
 // ErrFull means that an entry must go into the next archive of a set.

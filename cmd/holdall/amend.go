@@ -221,6 +221,7 @@ func (a *app) amend(ctx context.Context, address string, change func(*holdall.Am
 		a.warn("%s", n)
 	}
 	a.tellUnmatched(sum.Unmatched)
+	a.tellAgain(sum.Again)
 	a.tellLost(sum.Lost)
 	if a.json {
 		a.printJSON(amendedJSON{sum, failed})

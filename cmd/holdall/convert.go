@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,11 +61,12 @@ store.`,
 func (a *app) convert(ctx context.Context, src string, p packing) error {
 	to, dst := a.format, a.writes(p.out)
 	in, err := a.openAs(ctx, src, asked{p.from, a.view}, false)
+	var unseen []format.Problem
 	if err == nil && a.view == "" && keysWanted(in, dst, src, p.out, &p.o) {
 		same := in.Format().Name == dst.Name
 		bare := dst.Bare != nil && dst.Bare(p.out)
 		if in, err = a.openToRefer(ctx, in, bare && !p.o.Embed, p.o.Refer); err == nil && same {
-			a.warnOfUnseen(ctx, in)
+			unseen = a.warnOfUnseen(ctx, in)
 		}
 	}
 	if err != nil {
@@ -86,12 +88,13 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 	sum, err := holdall.Convert(ctx, in, name, p.o)
 	stop()
 	if err != nil {
-		return err
+		return a.nothing(sum, err)
 	}
 	if sum.Referred > 0 && joins(dst, &p.o) {
 		a.warn("%s to external content not joined: --embed copies the content", count(sum.Referred, "reference"))
 	}
-	return a.packed(ctx, st, sum, p)
+	sum.LeftOut = append(sum.LeftOut, unseen...)
+	return cmp.Or(a.packed(ctx, st, sum, p), answer(len(unseen) > 0))
 }
 
 // openToRefer reopens an archive that is to be converted key by key. Unless a
@@ -136,17 +139,19 @@ func refers(in *holdall.Archive, to *format.Format, src, dst string, embed bool,
 }
 
 // warnOfUnseen warns of entries that are not visible in a view that the user
-// did not ask for.
-func (a *app) warnOfUnseen(ctx context.Context, in *holdall.Archive) {
+// did not ask for, and returns the warnings.
+func (a *app) warnOfUnseen(ctx context.Context, in *holdall.Archive) (unseen []format.Problem) {
 	about, err := in.About(ctx)
 	if err != nil {
-		return // any later reading meets the same error
+		return nil // any later reading meets the same error
 	}
 	for _, p := range about.Notes {
 		if p.Severity == format.Note {
 			a.warn("left out: %s", p.Message)
+			unseen = append(unseen, p)
 		}
 	}
+	return unseen
 }
 
 // joins reports whether contents are joined in an archive of that format.

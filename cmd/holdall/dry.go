@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -88,6 +89,12 @@ func (s dryStore) creatable(name string) error {
 		err = syscall.EISDIR
 	case errors.Is(err, fs.ErrNotExist): // the store makes the folders in the name
 		_, err = os.Stat(cmp.Or(strings.TrimSuffix(at, name), "."))
+		for dir := filepath.Dir(at); err == nil && dir != "." && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+			if _, lerr := os.Lstat(dir); lerr == nil { // it may be a link to nothing
+				_, err = os.Stat(dir)
+				break
+			}
+		}
 	}
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err

@@ -114,7 +114,7 @@ func (a *app) entryFailed(name string, err error) {
 	}
 	shownName, _ := shown(name)
 	text := printable(err.Error())
-	if !strings.Contains(text, shownName) || shownName == "" {
+	if !strings.Contains(text, shownName+":") || shownName == "" {
 		text = quoteEmpty(shownName) + ": " + text
 	}
 	fmt.Fprintf(a.stderr, "holdall: %s: %s\n", a.verb, text)
@@ -128,10 +128,10 @@ func (a *app) packCommand() *cobra.Command {
 		Long: `Makes an archive from files and folders, or from the objects in a bucket.
 
 If the only INPUT is a folder, its content is packed without the folder's name:
-'pack -o x.caf docs' stores intro.md, not docs/intro.md. --prefix docs/ adds
-the name. With several inputs, each keeps its own name. INPUT - is standard
-input. An INPUT that is an address stands for all objects below it, or for one
-object.
+'pack -o x.caf docs' stores intro.md, not docs/intro.md, and says so. --prefix
+docs/ adds the name. With several inputs, each keeps its own name. INPUT - is
+standard input. An INPUT that is an address stands for all objects below it, or
+for one object.
 
 If the only INPUT is an HDF5 file and OUT is a LINDI archive, the file is
 converted as by 'holdall convert'. HDF5 files among several inputs or in a
@@ -260,7 +260,7 @@ func (a *app) pack(ctx context.Context, c *catalog.Catalog, inputs []string, p p
 		if p.o.Resume && sum.Kept > 0 {
 			a.warn("%s stay in the bucket as an unfinished upload: run the same command to continue", humanSize(sum.Kept))
 		}
-		return err
+		return a.nothing(sum, err)
 	}
 	// Entries that could not be packed do not prevent the recording of the others.
 	err = a.packed(ctx, st, sum, p)
@@ -273,6 +273,14 @@ func (a *app) pack(ctx context.Context, c *catalog.Catalog, inputs []string, p p
 	}
 	if rerr := a.recordPacked(ctx, c, st, volumes, p.verify); rerr != nil {
 		return fmt.Errorf("the archive is written but not in the catalogue; 'holdall catalog add' records it: %w", rerr)
+	}
+	return err
+}
+
+// nothing says what was left out if nothing was packed, and returns the error.
+func (a *app) nothing(sum holdall.Summary, err error) error {
+	if errors.Is(err, holdall.ErrNothing) {
+		a.tellLeftOut(sum)
 	}
 	return err
 }
@@ -318,6 +326,7 @@ var errUnsound = fmt.Errorf("%w: the written archive is damaged", errNo)
 func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, p packing) error {
 	a.tellLeftOut(sum)
 	a.tellUnmatched(sum.Unmatched)
+	a.tellAgain(sum.Again)
 	if index := sum.Stored - sum.Content; len(sum.Volumes) == 1 && index > (format.Limits{}).OrDefault().Index {
 		a.warn("the index has %s: to read the archive, use --max-index; a smaller --chunk-size avoids this", humanSize(index))
 	}
@@ -455,6 +464,9 @@ func (a *app) printPacked(sum holdall.Summary, p packing) {
 	what += provenBy(sum.Proven)
 	if sum.Parity != "" {
 		what += ", parity " + a.humanSize(sum.ParityBytes)
+	}
+	if sum.Base != "" {
+		what += ", names relative to " + printable(sum.Base)
 	}
 	fmt.Fprintf(a.out, "%s: %s, %s%s%s\n", name, count(sum.Entries, thing), a.humanSize(sum.Stored), what, a.didNot())
 }

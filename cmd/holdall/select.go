@@ -62,6 +62,17 @@ func (a *app) tellUnmatched(patterns []string) {
 	a.warn("matched nothing: %s%s", printable(strings.Join(patterns, ", ")), why)
 }
 
+// tellAgain names the inputs that were named again.
+func (a *app) tellAgain(inputs []string) {
+	if len(inputs) > 0 {
+		first := printable(inputs[0])
+		if n := len(inputs) - 1; n > 0 {
+			first += fmt.Sprintf(", and %s more", thousands(int64(n)))
+		}
+		a.warn("named twice, and taken once: %s", first)
+	}
+}
+
 // compared does tellUnmatched for a verb that has compared all names, and
 // returns the verb's error.
 func (a *app) compared(names *glob.Filter, err error) error {

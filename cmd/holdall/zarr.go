@@ -88,7 +88,7 @@ func (a *app) hasKeys(ctx context.Context, address string) *format.Format {
 // warnOfKeys warns of the first local file that has groups and arrays but is
 // packed unchanged.
 func (a *app) warnOfKeys(ctx context.Context, inputs []string, o *holdall.PackOptions) {
-	roots, err := tree.Roots(inputs, o.Listed)
+	roots, _, err := tree.Roots(inputs, o.Listed)
 	if err != nil {
 		return // the pack reports it
 	}

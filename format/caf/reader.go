@@ -82,9 +82,7 @@ func openReader(ctx context.Context, st store.Store, name string, o format.OpenO
 		return nil, r.corrupt(f)
 	}
 	if r.n > r.limits.Index {
-		p := (&fault{"index-size", r.off, fmt.Sprintf("%d bytes of index are more than the limit of %d", r.n, r.limits.Index)}).problem(name)
-		p.Code = format.Limit
-		return nil, &format.CorruptError{Format: "caf", Problem: p}
+		return nil, tooLarge(name, r.off, r.n, r.limits.Index)
 	}
 	return r, nil
 }
@@ -92,6 +90,13 @@ func openReader(ctx context.Context, st store.Store, name string, o format.OpenO
 // corrupt converts a fault of the parser to an error with its offset in the object; other errors
 // are unchanged.
 func (r *reader) corrupt(err error) error { return corrupt(r.name, err) }
+
+// tooLarge returns the error for an index of n bytes, which is not damage.
+func tooLarge(name string, off, n, limit int64) error {
+	p := (&fault{"index-size", off, fmt.Sprintf("%d bytes of index are more than the limit of %d", n, limit)}).problem(name)
+	p.Code = format.Limit
+	return &format.CorruptError{Format: "caf", Problem: p}
+}
 
 func corrupt(name string, err error) error {
 	if f, ok := errors.AsType[*fault](err); ok {

@@ -116,8 +116,16 @@ func (t *table) ambiguousError() error {
 // is incomplete.
 func (m *repairer) namedIndex(tail []byte) (bool, error) {
 	off, n, f := parseFooter(tail, m.size)
-	if f != nil || n > m.limits.Index {
+	if f != nil {
 		return false, nil
+	}
+	if n > m.limits.Index {
+		// The footer may be wrong. If it is not, a search would take the index for damaged.
+		first := make([]byte, 1)
+		if err := m.fetch(first, off); err != nil || first[0] != '{' {
+			return false, err
+		}
+		return false, tooLarge(m.name, off, n, m.limits.Index)
 	}
 	t := m.newTable(off)
 	s := scanRange(m.fetch, off, off+n, m.limits.Depth, t.add)

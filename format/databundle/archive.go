@@ -35,6 +35,7 @@ type bundle struct {
 	cfg  config
 	// single means that the index is in the header of the only shard.
 	single  bool
+	twice   map[string]bool // its keys with several rows
 	limits  format.Limits
 	release func() // drops what was fetched in advance
 
@@ -138,11 +139,11 @@ func (a *bundle) openSingle(ctx context.Context) error {
 	case int64(len(s.header.inline)) > a.limits.Index:
 		return fault(indexLimit, s.name, prefixLen, "index of %d bytes: more than the limit of %d", len(s.header.inline), a.limits.Index)
 	}
-	x, err := parseInline(s.header.inline)
+	x, twice, err := parseInline(s.header.inline)
 	if err != nil {
 		return fault(indexCorrupt, s.name, prefixLen, "cannot decode the table in the header")
 	}
-	a.rows, a.single = x, true
+	a.rows, a.single, a.twice = x, true, twice
 	return nil
 }
 
@@ -495,6 +496,11 @@ func (a *bundle) entryOf(row sstable.Row) format.Entry {
 	}
 	if m.hasUser {
 		describe(&e, m.user)
+	}
+	if a.twice[string(row.Key)] {
+		// This index has no checksum. A wrong bit may have made another name this one.
+		p := of(fault(doubleName, a.indexName(), -1, "the index has several rows of this name"), name).Problem
+		e.Fault = &p
 	}
 	return e
 }

@@ -53,7 +53,7 @@ func FuzzMessages(f *testing.F) {
 				t.Errorf("attributes %+v became %+v, %v", a, again, err)
 			}
 		}
-		if x, err := parseInline(b); err == nil {
+		if x, _, err := parseInline(b); err == nil {
 			for i := range x[:max(len(x)-1, 0)] {
 				if bytes.Compare(x[i].Key, x[i+1].Key) >= 0 {
 					t.Errorf("row %d is not before the next", i)
@@ -114,7 +114,7 @@ func FuzzOpen(f *testing.F) {
 	}
 	f.Add([]byte(nil), []byte(nil))
 	f.Fuzz(func(t *testing.T, shard, table []byte) {
-		x, err := parseInline(table)
+		x, _, err := parseInline(table)
 		if err != nil || len(shard) > 1<<20 || len(x) > 1000 {
 			return
 		}

@@ -195,11 +195,11 @@ func (x inlineRows) Scan(ctx context.Context, from, to []byte) iter.Seq2[sstable
 
 func (x inlineRows) Close() error { return nil }
 
-// parseInline parses a BundleInlineTable. If several rows have the same key, the last one counts.
-func parseInline(b []byte) (inlineRows, error) {
-	var x inlineRows
+// parseInline parses a BundleInlineTable. If several rows have the same key, the last one counts,
+// and twice has that key.
+func parseInline(b []byte) (x inlineRows, twice map[string]bool, err error) {
 	sorted := true
-	err := eachField(b, func(f field) error {
+	err = eachField(b, func(f field) error {
 		if f.num != 1 || f.wire != wireBytes {
 			return nil
 		}
@@ -213,16 +213,21 @@ func parseInline(b []byte) (inlineRows, error) {
 		return nil
 	})
 	if err != nil || sorted {
-		return x, err
+		return x, nil, err
 	}
 	sort.SliceStable(x, func(i, j int) bool { return bytes.Compare(x[i].Key, x[j].Key) < 0 })
 	kept := x[:0]
 	for i, row := range x {
 		if i+1 == len(x) || !bytes.Equal(row.Key, x[i+1].Key) {
 			kept = append(kept, row)
+			continue
 		}
+		if twice == nil {
+			twice = map[string]bool{}
+		}
+		twice[string(row.Key)] = true
 	}
-	return kept, nil
+	return kept, twice, nil
 }
 
 func (x inlineRows) append(b []byte) []byte {

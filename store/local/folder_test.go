@@ -56,6 +56,10 @@ func TestAFolderAppearsWhole(t *testing.T) {
 		t.Errorf("%s is listed, %v", info.Name, err)
 	}
 	inner := filepath.Join(dir, "new", namesIn(t, filepath.Join(dir, "new"))[0], "sub", "b")
+	beside := filepath.Join(filepath.Dir(inner), tempStem("b")+"0123456789abcdef"+tempEnd) // a file that is being written
+	if !s.Owns(beside, "new/x.d") {
+		t.Errorf("%s is not its own", beside)
+	}
 	if !s.Owns(inner, "new/x.d") || s.Owns(filepath.Join(dir, "new", "y", "b"), "new/x.d") {
 		t.Error("what is written aside is not known as its own")
 	}

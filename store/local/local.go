@@ -106,8 +106,10 @@ func (s *Store) Owns(path, object string) bool {
 	if err != nil {
 		return false
 	}
-	for strings.Contains(path, tempMark) && strings.Contains(filepath.Dir(path), tempMark) && !isTemp(filepath.Base(path)) {
-		path = filepath.Dir(path) // the contents of a temporary folder belong to it
+	for dir := path; strings.Contains(dir, tempMark); {
+		if dir = filepath.Dir(dir); isTemp(filepath.Base(dir)) {
+			path = dir // the contents of a temporary folder belong to it
+		}
 	}
 	base := filepath.Base(path)
 	if isTemp(base) || isLock(base) {

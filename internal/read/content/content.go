@@ -228,7 +228,7 @@ func (s *Source) open(ctx context.Context, e Entry, off int64, whole bool) Conte
 
 // stored returns content that r reads as it is stored.
 func (s *Source) stored(e Entry, r io.Reader) Content {
-	return Content{Entry: e, r: r, trusted: s.Checking.None, search: &s.search}
+	return Content{Entry: e, r: r, trusted: s.Checking.skips(e), search: &s.search}
 }
 
 // named adds the name of the entry to its errors.

@@ -12,12 +12,16 @@ import (
 
 // Checking says what is verified when content is read.
 type Checking struct {
-	// None turns off all comparisons.
+	// None turns off all comparisons. Skip, if it is not nil, does so for the entries of which it
+	// returns true.
 	None bool
+	Skip func(Entry) bool
 	// Whole is the length up to which content is read completely and verified when any of it is
 	// read. 0 means Small; a negative value means never.
 	Whole int64
 }
+
+func (c Checking) skips(e Entry) bool { return c.None || c.Skip != nil && c.Skip(e) }
 
 // A Proof says what an entry's content is compared with, and when. It is decided here and nowhere
 // else: everything that reads content, and everything that says what is proven, asks for it.
@@ -37,7 +41,7 @@ type Proof struct {
 
 // proof returns how e's content is compared, without reading anything.
 func (s *Source) proof(e Entry) (p Proof) {
-	if p.Parts = e.Size == 0; s.Checking.None || !e.Kind.HasContent() {
+	if p.Parts = e.Size == 0; s.Checking.skips(e) || !e.Kind.HasContent() {
 		return p
 	}
 	most := s.Checking.Whole

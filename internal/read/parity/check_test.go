@@ -138,3 +138,32 @@ func TestCheckOfOneOfASet(t *testing.T) {
 		g.Close()
 	}
 }
+
+// Parity of a file is not that of a folder of the same name, and the reverse.
+func TestParityOfAnotherKindOfArchive(t *testing.T) {
+	rnd := testkit.Rand(t)
+	st := &storetest.Mem{}
+	st.Put("file.caf", testkit.Noise(rnd, 5000))
+	st.Put("folder.bundle/a", testkit.Noise(rnd, 5000))
+	st.Put("folder.bundle/b", testkit.Noise(rnd, 5000))
+	protect(t, st, 0.3, "file.caf")
+	protect(t, st, 0.3, "folder.bundle")
+	ofFile, ofFolder := st.Get("file.caf"+Suffix), st.Get("folder.bundle"+Suffix)
+	st.Put("file.caf"+Suffix, ofFolder)
+	st.Put("folder.bundle"+Suffix, ofFile)
+	for _, name := range []string{"file.caf", "folder.bundle"} {
+		if g := seek(t, st, name); g == nil || g.Suits == nil {
+			t.Errorf("%s: %+v", name, g)
+		}
+	}
+	// A folder that is gone is restored.
+	st.Put("folder.bundle"+Suffix, ofFolder)
+	for _, name := range []string{"folder.bundle/a", "folder.bundle/b"} {
+		if err := st.Remove(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if g := seek(t, st, "folder.bundle"); g.Suits != nil {
+		t.Errorf("nothing is left of it: %v", g.Suits)
+	}
+}

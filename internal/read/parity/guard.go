@@ -102,7 +102,30 @@ func bind(ctx context.Context, f *File, st store.Store, name string) (*Guard, er
 		return nil, err
 	}
 	g.compare()
+	if g.Suits == nil && g.otherKind(ctx, name) {
+		g.Suits = errors.New("it belongs to another archive: one of them is a folder, the other a file")
+	}
 	return g, nil
+}
+
+// otherKind reports whether nothing of the archive is where it was, since a folder is in the place of
+// a file, or the reverse.
+func (g *Guard) otherKind(ctx context.Context, name string) bool {
+	file := false
+	for _, p := range g.objs {
+		if p.own && p.obj != nil {
+			return false
+		}
+		file = file || p.own && p.name == name
+	}
+	if !file {
+		_, err := storekit.Briefly(g.st, name).Info(ctx)
+		return err == nil
+	}
+	for _, err := range storekit.List(ctx, g.st, strings.TrimSuffix(name, "/")+"/") {
+		return err == nil
+	}
+	return false
 }
 
 func (p *part) open(ctx context.Context, st store.Store) error {

@@ -112,10 +112,10 @@ func (p *packer) list(ctx context.Context, roots []tree.Root, own func(string) b
 			continue
 		}
 		names += int64(len(node.Name))
+		if (node.Type.IsRegular() || node.Type.IsDir()) && own(node.Path) {
+			continue
+		}
 		if node.Err == nil && node.Type.IsRegular() {
-			if own(node.Path) {
-				continue
-			}
 			n, bytes = n+1, bytes+node.Info.Size()
 		}
 		p.nodes = append(p.nodes, node)
@@ -180,7 +180,7 @@ func forecast(n tree.Node) format.Entry {
 // findHardLink sets n.First if a node is another name of an earlier file. Nodes must come in the
 // order in which they will be packed. It stores only files with several names.
 func (p *packer) findHardLink(n *tree.Node) {
-	if p.f.Keeps&format.KeepsHardLinks == 0 || p.o.Follow || n.Err != nil || !n.Type.IsRegular() || n.Info == nil {
+	if p.f.Keeps&format.KeepsHardLinks == 0 || n.Err != nil || !n.Type.IsRegular() || n.Info == nil {
 		return
 	}
 	same, several := tree.SameOf(n.Info)
@@ -245,7 +245,7 @@ func (p *packer) loads(ctx context.Context, roots []tree.Root, own func(string) 
 			own = func(string) bool { return false } // left out already
 		}
 		for n := range nodes {
-			if n.Err == nil && n.Type.IsRegular() && own(n.Path) || !p.wants(n) {
+			if (n.Type.IsRegular() || n.Type.IsDir()) && own(n.Path) || !p.wants(n) {
 				continue
 			}
 			if p.nodes == nil {

@@ -53,6 +53,10 @@ type Options struct {
 	Force               bool
 	KeepDamaged         bool
 
+	// Unverified has Convert not compare contents whose digests go with them, so that damage still
+	// shows. Nothing else may use the source.
+	Unverified bool
+
 	// Keep keeps the data that was sent if the pack fails, so that a later pack with Resume can use
 	// it. Resume implies Keep.
 	Keep bool
@@ -94,6 +98,8 @@ type Summary struct {
 	Dropped     map[string]int64
 	LeftOut     []format.Problem
 	Unmatched   []string
+	Again       []string
+	Base        string
 	Older       string
 	Copied      int64
 	Resumed     int64
@@ -132,7 +138,7 @@ func Pack(ctx context.Context, st store.Store, name string, paths []string, o Op
 		p.guards(output.Guard{Inputs: paths, Skips: true})
 		return p.run(ctx, func(ctx context.Context) error { return p.objects(ctx, itemsAt(ctx, paths)) })
 	}
-	roots, err := tree.Roots(paths, o.Listed)
+	roots, again, err := tree.Roots(paths, o.Listed)
 	if err != nil {
 		return Summary{}, err
 	}
@@ -141,6 +147,9 @@ func Pack(ctx context.Context, st store.Store, name string, paths []string, o Op
 		return Summary{}, err
 	}
 	p.some = true
+	if p.sum.Again = again; len(roots) == 1 && roots[0].Name == "" {
+		p.sum.Base = roots[0].Path
+	}
 	p.guards(output.Guard{Inputs: paths, Skips: true})
 	return p.run(ctx, func(ctx context.Context) error { return p.files(ctx, roots) })
 }

@@ -9,7 +9,9 @@ import (
 	"io/fs"
 	"iter"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +34,9 @@ type Node struct {
 // ErrSpecial is the error for a file that cannot be packed.
 var ErrSpecial = errors.New("a socket or device cannot be packed")
 
+// errTaken is the error for a node whose name a node of an earlier root has.
+var errTaken = errors.New("another input has this name")
+
 // Options are options for a walk.
 type Options struct {
 	// Names selects by name; nil selects everything. Excluded folders are not entered.
@@ -48,22 +53,14 @@ type Options struct {
 type Root struct {
 	Path, Name string
 	Flat       bool // without its contents
+	shared     bool // another root may have the same names
 }
 
 // Roots returns the roots at paths. A single folder gets an empty name; several files and folders
 // keep their own names. Paths that were listed one by one keep all elements of their names, except
-// those that lead up or to the root. Listed folders do not include their contents.
-func Roots(paths []string, listed bool) ([]Root, error) {
-	if len(paths) == 1 && !listed {
-		info, err := os.Stat(paths[0])
-		if err != nil {
-			return nil, err
-		}
-		if info.IsDir() {
-			return []Root{{Path: paths[0]}}, nil
-		}
-	}
-	var roots []Root
+// those that lead up or to the root. Listed folders do not include their contents. Roots leaves out
+// a path that comes again, and returns it in again.
+func Roots(paths []string, listed bool) (roots []Root, again []string, err error) {
 	for _, p := range paths {
 		if listed {
 			roots = append(roots, Root{Path: p, Name: wholeName(p), Flat: true})
@@ -71,10 +68,10 @@ func Roots(paths []string, listed bool) ([]Root, error) {
 		}
 		abs, err := filepath.Abs(p)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if _, err := os.Stat(p); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		name := filepath.Base(abs)
 		if name == string(filepath.Separator) {
@@ -82,7 +79,49 @@ func Roots(paths []string, listed bool) ([]Root, error) {
 		}
 		roots = append(roots, Root{Path: p, Name: name})
 	}
-	return roots, nil
+	if roots, again = once(roots); len(roots) == 1 && !listed {
+		if info, err := os.Stat(roots[0].Path); err == nil && info.IsDir() {
+			roots[0].Name = ""
+		}
+	}
+	return roots, again, nil
+}
+
+// once removes roots whose path comes again, and marks those with the name of another.
+func once(roots []Root) (_ []Root, again []string) {
+	order := make([]int, len(roots))
+	top := false
+	for i := range order {
+		order[i] = i
+		top = top || roots[i].Name == ""
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return strings.Compare(roots[a].Name, roots[b].Name) })
+	repeated := map[int]bool{}
+	for len(order) > 0 {
+		n := 1
+		for n < len(order) && roots[order[n]].Name == roots[order[0]].Name {
+			n++
+		}
+		if seen := map[string]bool{}; n > 1 || top {
+			for _, i := range order[:n] {
+				key := roots[i].Path
+				if !strings.Contains(key, "..") { // which may lead out of a link
+					key = filepath.Clean(key)
+				}
+				roots[i].shared, repeated[i], seen[key] = true, seen[key], true
+			}
+		}
+		order = order[n:]
+	}
+	kept := roots[:0]
+	for i, r := range roots {
+		if repeated[i] {
+			again = append(again, r.Path)
+		} else {
+			kept = append(kept, r)
+		}
+	}
+	return kept, again
 }
 
 func wholeName(p string) string {
@@ -97,10 +136,30 @@ func wholeName(p string) string {
 }
 
 // Walk yields everything at roots: folders before their contents, and the contents of a folder
-// sorted by name.
+// sorted by name. Folders of the same name become one. Any other node with the name of an earlier
+// root's has an error.
 func Walk(ctx context.Context, roots []Root, o Options) iter.Seq[Node] {
-	return func(yield func(Node) bool) {
+	return func(every func(Node) bool) {
+		taken := map[string]bool{} // names of roots that share some; true is a folder
 		for _, r := range roots {
+			yield := every
+			if r.shared {
+				yield = func(n Node) bool {
+					isDir := n.Type.IsDir() && n.Err == nil
+					above, known := taken[path.Dir(n.Name)]
+					switch folder, again := taken[n.Name]; {
+					case again && folder && isDir:
+						return true
+					case n.Err != nil:
+					case again, known && !above:
+						n.Err, isDir = errTaken, false
+					}
+					if !taken[n.Name] {
+						taken[n.Name] = isDir
+					}
+					return every(n)
+				}
+			}
 			if r.Name != "" && o.Names.Excluded(r.Name) {
 				continue
 			}

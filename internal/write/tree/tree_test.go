@@ -106,21 +106,56 @@ func TestRootsAreNamedByHowTheyAreGiven(t *testing.T) {
 		{[]string{"./a/../b", "a/"}, false, "[{./a/../b b false} {a/ a false}]"},
 		{[]string{"a/1", "./b"}, true, "[{a/1 a/1 true} {./b b true}]"},
 		{[]string{"a"}, true, "[{a a true}]"},
+		{[]string{"a", "b", "./a/", "a"}, false, "[{a a false} {b b false} ./a/ a again]"},
+		{[]string{"a", "a/"}, false, "[{a  false} a/ again]"},
+		{[]string{"b", "a/1", "b"}, true, "[{b b true} {a/1 a/1 true} b again]"},
+		{[]string{"b", "a/../b"}, false, "[{b b false} {a/../b b false}]"},
 		{[]string{"../x/y", "/etc/z", "..", "."}, true, "[{../x/y x/y true} {/etc/z etc/z true} {..  true} {.  true}]"},
 	} {
-		got, err := Roots(c.paths, c.listed)
+		roots, again, err := Roots(c.paths, c.listed)
+		var got []string
+		for _, r := range roots {
+			got = append(got, fmt.Sprintf("{%s %s %v}", r.Path, r.Name, r.Flat))
+		}
+		if len(again) > 0 {
+			got = append(got, strings.Join(again, " ")+" again")
+		}
 		if err != nil || fmt.Sprint(got) != c.want {
 			t.Errorf("%q, listed %v: expected %s, found %v, %v", c.paths, c.listed, c.want, got, err)
 		}
 	}
-	if _, err := Roots([]string{"nothing"}, false); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := Roots([]string{"nothing"}, false); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("one that is not there: %v", err)
 	}
-	if _, err := Roots([]string{"a", "nothing"}, false); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := Roots([]string{"a", "nothing"}, false); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("one of two that is not there: %v", err)
 	}
 	if got := walk(t, []Root{{Path: "nothing", Name: "n", Flat: true}}, Options{}); got != "n error" {
 		t.Errorf("listed, but not there: %s", got)
+	}
+}
+
+// Of two inputs with the same names, folders become one, and the first of any other nodes counts.
+func TestInputsOfTheSameName(t *testing.T) {
+	dir := plant(t, "x/in/a", "x/in/sub/b", "y/in/a", "y/in/sub/c", "z/in/n/m", "w/in/n")
+	for _, c := range []struct {
+		paths []string
+		want  string
+	}{
+		{[]string{"x/in", "y/in"}, "in/, in/a, in/sub/, in/sub/b, in/a error, in/sub/c"},
+		{[]string{"w/in", "z/in"}, "in/, in/n, in/n/ error, in/n/m error"},
+		{[]string{"z/in", "w/in"}, "in/, in/n/, in/n/m, in/n error"},
+	} {
+		for i, p := range c.paths {
+			c.paths[i] = filepath.Join(dir, filepath.FromSlash(p))
+		}
+		roots, again, err := Roots(c.paths, false)
+		if err != nil || again != nil {
+			t.Fatal(again, err)
+		}
+		if got := walk(t, roots, Options{}); got != c.want {
+			t.Errorf("%s: expected %s", got, c.want)
+		}
 	}
 }
 
