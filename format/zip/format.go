@@ -33,11 +33,14 @@ func detect(p format.Probe) format.Match {
 	if p.Size < 0 {
 		return format.No
 	}
-	if bytes.HasPrefix(p.Head, []byte(localMagic)) {
+	if bytes.HasPrefix(p.Head, []byte(localMagic)) || bytes.HasPrefix(p.Head, []byte(splitMagic)) {
 		return format.Likely
 	}
 	at := findEnd(p.Tail)
 	if at < 0 {
+		if number, _ := partNumber(p.Name); number > 0 {
+			return format.Possible
+		}
 		return format.No
 	}
 	if e := parseEnd(p.Tail[at:]); !e.long && e.off+e.size == uint64(p.Size)-uint64(len(p.Tail)-at) {

@@ -117,21 +117,29 @@ type end struct {
 	count, size, off uint64
 	long             bool // the rest may be in a longer record
 	comment          string
+	// disk is the number of the last part of a split archive, from 0, and start that of the part in
+	// which the directory begins.
+	disk, start uint64
 }
 
 func parseEnd(b []byte) end {
 	e := end{count: uint64(binary.LittleEndian.Uint16(b[10:])), size: uint64(binary.LittleEndian.Uint32(b[12:])), off: uint64(binary.LittleEndian.Uint32(b[16:]))}
-	e.long = e.count == math.MaxUint16 || e.size == math.MaxUint32 || e.off == math.MaxUint32
+	e.disk, e.start = uint64(binary.LittleEndian.Uint16(b[4:])), uint64(binary.LittleEndian.Uint16(b[6:]))
+	e.long = e.count == math.MaxUint16 || e.size == math.MaxUint32 || e.off == math.MaxUint32 || e.disk == math.MaxUint16 || e.start == math.MaxUint16
 	return e
 }
 
-// parseLocator returns where the longer end record begins.
-func parseLocator(b []byte) (off uint64, ok bool) {
-	return binary.LittleEndian.Uint64(b[8:]), string(b[:4]) == locatorMagic
+// parseLocator returns in which part the longer end record begins, and where in it, and the number of
+// parts.
+func parseLocator(b []byte) (part, off uint64, parts uint32, ok bool) {
+	le := binary.LittleEndian
+	return uint64(le.Uint32(b[4:])), le.Uint64(b[8:]), le.Uint32(b[16:]), string(b[:4]) == locatorMagic
 }
 
 func parseEnd64(b []byte) (end, bool) {
-	return end{count: binary.LittleEndian.Uint64(b[32:]), size: binary.LittleEndian.Uint64(b[40:]), off: binary.LittleEndian.Uint64(b[48:])}, string(b[:4]) == end64Magic
+	le := binary.LittleEndian
+	return end{count: le.Uint64(b[32:]), size: le.Uint64(b[40:]), off: le.Uint64(b[48:]), disk: uint64(le.Uint32(b[16:])), start: uint64(le.Uint32(b[20:]))},
+		string(b[:4]) == end64Magic
 }
 
 // row is an entry of the directory.
@@ -144,6 +152,7 @@ type row struct {
 	stored   uint64 // stored size
 	size     uint64
 	off      uint64 // offset of its header
+	part     uint32 // of a split archive: where its header is
 	external uint32
 	time     time.Time
 	owner    string
@@ -167,7 +176,7 @@ func parseRow(b []byte) (r row, n int, err error) {
 	}
 	r = row{
 		name: string(b[rowLen:][:name]), maker: b[5], flags: le.Uint16(b[8:]), method: le.Uint16(b[10:]), crc: le.Uint32(b[16:]),
-		stored: uint64(le.Uint32(b[20:])), size: uint64(le.Uint32(b[24:])), off: uint64(le.Uint32(b[42:])), external: le.Uint32(b[38:]),
+		stored: uint64(le.Uint32(b[20:])), size: uint64(le.Uint32(b[24:])), off: uint64(le.Uint32(b[42:])), part: uint32(le.Uint16(b[34:])), external: le.Uint32(b[38:]),
 		time: dosTime(le.Uint16(b[14:]), le.Uint16(b[12:])),
 	}
 	err = r.extra(b[rowLen+name:][:extra])
@@ -202,6 +211,9 @@ func (r *row) extra(b []byte) error {
 					return errors.New("missing size")
 				}
 				*to, f = binary.LittleEndian.Uint64(f), f[8:]
+			}
+			if r.part == math.MaxUint16 && len(f) >= 4 {
+				r.part = binary.LittleEndian.Uint32(f)
 			}
 		case id == extraTime && n >= 5 && f[0]&1 != 0:
 			r.time = time.Unix(int64(int32(binary.LittleEndian.Uint32(f[1:]))), 0).UTC()

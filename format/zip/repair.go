@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"io/fs"
@@ -24,8 +25,12 @@ import (
 // where they are. Correct rows of the directory are kept. Damaged headers before contents are
 // made from rows, and missing rows from headers.
 func repair(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (format.Plan, error) {
-	if err := verify(ctx, st, name, o, report); err != nil {
+	split, sound, err := check(ctx, st, name, o, report)
+	switch {
+	case err != nil || split && sound:
 		return format.Plan{}, err
+	case split:
+		return format.Plan{}, fmt.Errorf("%s: a split zip is not repaired: join its parts first, with zip -s 0 %[1]s --out OUTPUT: %w", format.Escape(name), errors.ErrUnsupported)
 	}
 	obj, tail, size, err := kit.OpenPart(ctx, st, name, kit.ProbeSize, storekit.ReadTail)
 	if err != nil {
