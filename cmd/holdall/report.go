@@ -225,7 +225,7 @@ func hintOfDamage(c *format.CorruptError) string {
 		return "--max-index raises the limit"
 	case c.Code == format.Limit:
 		return "--max-entries, --max-bytes, --max-ratio and --max-depth raise the limits"
-	case c.Code == format.Unsupported, c.Code == format.MissingVolume && c.Format == "zip":
+	case c.Code == format.Unsupported, c.Code == format.MissingVolume && (c.Format == "zip" || c.Format == "tar"):
 		return ""
 	case h != "":
 		return h

@@ -384,6 +384,11 @@ func (s *scanner) describe(b block, d dialect, kind byte, size int64) (listed bo
 			Message: "the pax records of a sparse file are damaged"}
 	}
 	m.name = plain(name)
+	if v := s.global.volumeName; len(v) > 0 && hasContent(kind) { // this member is called otherwise
+		from, _ := decimal(s.global.volumeOffset)
+		s.continued(v, from, size)
+		s.global.volumeName = nil
+	}
 	switch kind {
 	case typeFile, typeSparse, typeCont:
 	case typeDir, typeDumpDir:
@@ -400,10 +405,26 @@ func (s *scanner) describe(b block, d dialect, kind byte, size int64) (listed bo
 		m.kind = format.Fifo
 	case typeChar, typeBlock:
 		m.fault = &format.Problem{Code: format.Unsupported, Class: "device", Severity: format.Error, Off: -1, Message: "devices are not supported"}
+	case typeContinued:
+		from, _ := tarhead.Number(b[369:381])
+		if from == 0 { // all of the file follows, with a header of its own
+			s.behind = 0
+			return false, nil
+		}
+		s.continued(name, from, size)
+		return false, nil
 	default:
 		return false, nil
 	}
 	return true, nil
+}
+
+// continued reports that a volume has only a part of a file. The next volume may have the rest.
+func (s *scanner) continued(name []byte, from, size int64) {
+	if s.note != nil {
+		s.note(format.Problem{Code: format.MissingVolume, Class: "continued", Severity: format.Error, Off: s.head, Entry: string(plain(name)), HasEntry: true,
+			Message: fmt.Sprintf("this is a later volume of an archive: only the bytes from %d on, of %d, of this file can be here", from, from+size)})
+	}
 }
 
 // people sets owner and group: names or, if there are none, numbers.
