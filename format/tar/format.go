@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/internal/charset"
 	"github.com/holdall/holdall/format/internal/tarhead"
 )
 
@@ -20,7 +21,7 @@ var Format = &format.Format{
 	Params: []format.Param{{
 		Name: "level", For: format.ToCreate, Kind: format.ParamWord, Words: []string{"fastest", "fast", "better", "best"},
 		Help: "compression level: fastest, fast, better or best (default fast)",
-	}},
+	}, charset.Param},
 	WantsManifest: true, // hard links are found for it
 	Refuses:       refuses,
 	Detect:        detect,

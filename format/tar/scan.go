@@ -52,6 +52,7 @@ type scanner struct {
 	grid   int64 // where blocks begin, from 0 to 511: bytes before them may have been inserted or lost
 	// tornPax is called with pax records that cannot be read, and with their replacement.
 	tornPax func(off, n int64, with []byte) error
+	decode  func(string) string  // names in headers; nil for UTF-8
 	note    func(format.Problem) // reports problems that do not end a tar; may be nil
 }
 
@@ -346,8 +347,8 @@ func (s *scanner) describe(b block, d dialect, kind byte, size int64) (listed bo
 		s.long = append(append(append(s.long[:0], p...), '/'), name...)
 		name = s.long
 	}
-	name = or(s.name, or(s.pax.path, name))
-	link := or(s.link, or(s.pax.linkpath, b.link()))
+	name = s.text(s.name, s.pax.path, name)
+	link := s.text(s.link, s.pax.linkpath, b.link())
 	s.people(b, d)
 	mode, _ := tarhead.Number(b[100:108])
 	m.mode = uint16(mode & 0o7777)
@@ -425,6 +426,18 @@ func (s *scanner) continued(name []byte, from, size int64) {
 		s.note(format.Problem{Code: format.MissingVolume, Class: "continued", Severity: format.Error, Off: s.head, Entry: string(plain(name)), HasEntry: true,
 			Message: fmt.Sprintf("this is a later volume of an archive: only the bytes from %d on, of %d, of this file can be here", from, from+size)})
 	}
+}
+
+// text returns the first of three texts that is not empty, decoded. Those of pax records are in UTF-8.
+func (s *scanner) text(long, record, field []byte) []byte {
+	if len(long) == 0 && len(record) > 0 {
+		return record
+	}
+	b := or(long, field)
+	if s.decode != nil {
+		b = []byte(s.decode(string(b)))
+	}
+	return b
 }
 
 // people sets owner and group: names or, if there are none, numbers.

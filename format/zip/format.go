@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/internal/charset"
 )
 
 // Format is the zip format.
@@ -15,7 +16,7 @@ var Format = &format.Format{
 	Params: []format.Param{{
 		Name: "level", For: format.ToCreate, Kind: format.ParamWord, Words: []string{"fastest", "fast", "better", "best"},
 		Help: "compression level: fastest, fast, better or best (default between fast and better)",
-	}},
+	}, charset.Param},
 	Refuses: refuses,
 
 	StoredTime: storedTime,

@@ -161,8 +161,8 @@ type row struct {
 }
 
 // parseRow parses the row at the start of b, and returns its length, which is 0 if b is too
-// short.
-func parseRow(b []byte) (r row, n int, err error) {
+// short. If decode is nil, a name without a stated encoding is in code page 437 if its system has it.
+func parseRow(b []byte, decode func(string) string) (r row, n int, err error) {
 	if len(b) < rowLen {
 		return r, 0, nil
 	}
@@ -180,7 +180,9 @@ func parseRow(b []byte) (r row, n int, err error) {
 		time: dosTime(le.Uint16(b[14:]), le.Uint16(b[12:])),
 	}
 	err = r.extra(b[rowLen+name:][:extra])
-	if r.flags&flagUTF8 == 0 && !r.renamed && r.maker != madeByUnix && r.maker != madeByMacOS && !utf8.ValidString(r.name) {
+	if r.flags&flagUTF8 == 0 && !r.renamed && decode != nil {
+		r.name = decode(r.name)
+	} else if r.flags&flagUTF8 == 0 && !r.renamed && r.maker != madeByUnix && r.maker != madeByMacOS && !utf8.ValidString(r.name) {
 		r.name = fromDOS(r.name)
 	}
 	if (r.maker == madeByDOS || r.maker == madeByNTFS) && strings.IndexByte(r.name, '/') < 0 {

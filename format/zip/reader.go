@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/internal/charset"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
@@ -31,6 +32,7 @@ type reader struct {
 	name   string
 	size   int64
 	dirOff int64
+	decode func(string) string // names that are not marked as UTF-8; nil for the usual rule
 	notes  []format.Problem
 	doubt  *format.Problem // the first problem that is an error
 
@@ -41,6 +43,9 @@ type reader struct {
 
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ format.Reader, err error) {
 	r := &reader{st: st, name: name}
+	if r.decode, err = charset.Of("zip", o.Param); err != nil {
+		return nil, err
+	}
 	var tail []byte
 	if r.obj, tail, r.size, err = kit.OpenPart(ctx, st, name, kit.ProbeSize, storekit.ReadTail); err != nil {
 		return nil, err
@@ -193,7 +198,7 @@ func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) er
 		return nil
 	}
 	for off < stop {
-		x, n, err := parseRow(buf)
+		x, n, err := parseRow(buf, r.decode)
 		if n == 0 && err == nil && next < end {
 			if err := fill(); err != nil {
 				return err

@@ -148,7 +148,7 @@ func cut(b []byte, long bool, at ...int) map[string][]byte {
 	i := findEnd(b)
 	e := parseEnd(b[i:])
 	for off := int(e.off); off < int(e.off+e.size); {
-		_, n, _ := parseRow(b[off:])
+		_, n, _ := parseRow(b[off:], nil)
 		part, in := place(int(le.Uint32(b[off+42:])))
 		le.PutUint16(b[off+34:], uint16(part))
 		le.PutUint32(b[off+42:], uint32(in))
