@@ -352,6 +352,8 @@ type OpenOptions struct {
 	// to.
 	Linked func(ctx context.Context, address string) (Reader, error)
 	Limits Limits
+	// Password decrypts contents. It is not one of Param, which are stored in indexes.
+	Password string
 	// Param has values for Format.Params by name, such as "ends": "inclusive".
 	Param map[string]string
 }

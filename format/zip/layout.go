@@ -63,6 +63,7 @@ const (
 	extraTime  = 0x5455
 	extraName  = 0x7075
 	extraOwner = 0x7875
+	extraAES   = 0x9901
 )
 
 // Systems, in the high byte of the version. Unix and macOS have Unix permissions; the others use
@@ -158,6 +159,12 @@ type row struct {
 	owner    string
 	group    string
 	renamed  bool // by an extra field
+	// Of an encrypted entry: the known byte of ZipCrypto, the strength and version of AES, and the method
+	// that AES hides.
+	known    byte
+	strength int
+	version  int
+	hidden   uint16
 }
 
 // parseRow parses the row at the start of b, and returns its length, which is 0 if b is too
@@ -177,7 +184,10 @@ func parseRow(b []byte, decode func(string) string) (r row, n int, err error) {
 	r = row{
 		name: string(b[rowLen:][:name]), maker: b[5], flags: le.Uint16(b[8:]), method: le.Uint16(b[10:]), crc: le.Uint32(b[16:]),
 		stored: uint64(le.Uint32(b[20:])), size: uint64(le.Uint32(b[24:])), off: uint64(le.Uint32(b[42:])), part: uint32(le.Uint16(b[34:])), external: le.Uint32(b[38:]),
-		time: dosTime(le.Uint16(b[14:]), le.Uint16(b[12:])),
+		time: dosTime(le.Uint16(b[14:]), le.Uint16(b[12:])), known: b[19],
+	}
+	if r.flags&flagBehind != 0 {
+		r.known = b[13] // the checksum was not known
 	}
 	err = r.extra(b[rowLen+name:][:extra])
 	if r.flags&flagUTF8 == 0 && !r.renamed && decode != nil {
@@ -225,6 +235,8 @@ func (r *row) extra(b []byte) error {
 			}
 		case id == extraName && n > 5 && f[0] == 1 && r.flags&flagUTF8 == 0 && binary.LittleEndian.Uint32(f[1:]) == crc32.ChecksumIEEE([]byte(r.name)):
 			r.name, r.renamed = string(f[5:]), true // unless another program renamed it and left this field
+		case id == extraAES && n >= 7 && r.method == aesMethod:
+			r.version, r.strength, r.hidden = int(f[0]), int(f[4]), binary.LittleEndian.Uint16(f[5:])
 		case id == extraOwner && n >= 3 && f[0] == 1:
 			if uid, rest, ok := sizedNumber(f[1:]); ok {
 				if gid, _, ok := sizedNumber(rest); ok {

@@ -18,6 +18,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/internal/charset"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/columns"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -32,9 +33,12 @@ type reader struct {
 	name   string
 	size   int64
 	dirOff int64
-	decode func(string) string // names that are not marked as UTF-8; nil for the usual rule
-	notes  []format.Problem
-	doubt  *format.Problem // the first problem that is an error
+	// password decrypts entries; locks has those that it is for, by their numbers.
+	password string
+	locks    map[int]*lock
+	decode   func(string) string // names that are not marked as UTF-8; nil for the usual rule
+	notes    []format.Problem
+	doubt    *format.Problem // the first problem that is an error
 
 	// For repairs:
 	each    func(x row, raw []byte) error
@@ -42,7 +46,7 @@ type reader struct {
 }
 
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ format.Reader, err error) {
-	r := &reader{st: st, name: name}
+	r := &reader{st: st, name: name, password: o.Password}
 	if r.decode, err = charset.Of("zip", o.Param); err != nil {
 		return nil, err
 	}
@@ -227,6 +231,9 @@ func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) er
 		if memory += int64(len(x.name)) + costOfEntry; memory > limit {
 			return r.corrupt(format.Limit, off, "%d entries take more memory than the limit of %d bytes", r.table.Len()+1, limit)
 		}
+		if x.flags&flagEncrypted != 0 && r.password != "" {
+			memory += costOfALock
+		}
 		if err == nil && r.each != nil {
 			if err := r.each(x, buf[:n]); err != nil {
 				return err
@@ -280,7 +287,13 @@ func (r *reader) Can() format.Abilities {
 		if r.parts != nil && name == r.joined() {
 			return r.parts
 		}
-		return nil
+		return r.decrypted(name)
+	}
+	can.Compares = func(e format.Entry) format.Proof {
+		if i, ok := e.Ref.(int); ok && r.locks[i] != nil {
+			return format.Summed
+		}
+		return format.Unproven
 	}
 	return can
 }
@@ -314,6 +327,20 @@ func (r *reader) add(x row, base, rowOff int64) {
 	case mode&fs.ModeType != 0:
 		fault(format.Unsupported, "device", "not a file, folder or link: not supported")
 	}
+	var l *lock
+	extra := uint64(0)
+	if x.flags&flagEncrypted != 0 {
+		if l = lockOf(&x); l != nil {
+			before, after := l.around()
+			extra = uint64(before + after)
+		}
+		if x.strength > 0 {
+			x.method = x.hidden
+		}
+		if x.version > 1 {
+			e.flags |= isUnsummed
+		}
+	}
 	coder, read := methods[x.method]
 	e.method = uint8(x.method)
 	if x.open() {
@@ -323,11 +350,17 @@ func (r *reader) add(x row, base, rowOff int64) {
 	case !read:
 		fault(format.Unsupported, "unsupported-compression", "compression %s is not supported", cmp.Or(unread[x.method], fmt.Sprintf("method %d", x.method)))
 	case coder != codec.Raw:
-	case x.stored != x.size:
-		fault(format.BadIndex, "", "%d bytes stored, expected %d", x.stored, x.size)
+	case x.stored != x.size+extra:
+		fault(format.BadIndex, "", "%d bytes stored, expected %d", x.stored, x.size+extra)
 	}
-	if x.flags&flagEncrypted != 0 {
-		fault(format.Unsupported, "encrypted", "encrypted")
+	switch {
+	case x.flags&flagEncrypted == 0 || e.kind == format.Dir:
+	case l == nil:
+		fault(format.Unsupported, "encryption", "encryption of this kind is not supported")
+	case r.password == "":
+		fault(format.Unsupported, "encrypted", "encrypted: it needs a password")
+	default:
+		columns.Rare(&r.locks, t.Len(), l)
 	}
 	if e.kind == format.File && e.size == 0 {
 		e.stored = 0 // an empty stream
@@ -367,12 +400,12 @@ func (r *reader) readLink(ctx context.Context, i int) error {
 	if p.stored > maxLink {
 		return r.corruptItem(p, format.Limit, p.off, "link target of %d bytes: expected at most %d", p.stored, maxLink)
 	}
-	off, err := r.contentOff(ctx, p)
+	obj, _, off, n, err := r.place(ctx, i, p)
 	if err != nil {
 		return err
 	}
-	b := make([]byte, p.stored)
-	if err := r.obj.ReadAt(ctx, b, off); err != nil {
+	b := make([]byte, n)
+	if err := obj.ReadAt(ctx, b, off); err != nil {
 		return err
 	}
 	if p.method != stored {
@@ -406,6 +439,19 @@ func (r *reader) contentOff(ctx context.Context, p *item) (int64, error) {
 	return p.off + n, nil
 }
 
+// place returns where the content of an entry is, decrypted: the object, its name and the range.
+func (r *reader) place(ctx context.Context, i int, p *item) (obj store.Object, name string, off, n int64, err error) {
+	if l := r.locks[i]; l != nil {
+		if obj, err = r.unlock(ctx, i, p, l); err != nil {
+			return nil, "", 0, 0, err
+		}
+		before, after := l.around()
+		return obj, r.decryptedName(i), 0, p.stored - before - after, nil
+	}
+	off, err = r.contentOff(ctx, p)
+	return r.obj, r.name, off, p.stored, err
+}
+
 func (r *reader) Close() error { return r.obj.Close() }
 
 func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
@@ -415,12 +461,12 @@ func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter
 			return
 		}
 		p := r.table.items.At(i)
-		at, err := r.contentOff(ctx, p)
-		x := format.Extent{Size: e.Size, Object: r.name, Off: at, Len: p.stored, Codec: p.codec()}
+		_, name, at, n, err := r.place(ctx, i, p)
+		x := format.Extent{Size: e.Size, Object: name, Off: at, Len: n, Codec: p.codec()}
 		if p.method != stored && p.flags&isOpen == 0 {
 			x.Unit = e.Size
 		}
-		if err != nil {
+		if err != nil || r.locks[i] != nil {
 			yield(x, err)
 			return
 		}
