@@ -14,7 +14,7 @@ import (
 // Format is the tar format.
 var Format = &format.Format{
 	Name:       "tar",
-	Title:      "tar, plain, zstd or gzip; bzip2, xz, lz4, lzip, lzma and compress to read",
+	Title:      "tar, plain, zstd or gzip; bzip2, xz, lz4, lzip, lzma and Z to read",
 	Extensions: extensions(),
 	Keeps: format.KeepsModes | format.KeepsTimes | format.KeepsOwners | format.KeepsDirs |
 		format.KeepsSymlinks | format.KeepsHardLinks | format.KeepsFifos,

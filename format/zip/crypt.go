@@ -180,13 +180,13 @@ func (v *view) Info(ctx context.Context) (store.Info, error) {
 
 func (v *view) Close() error { return nil } // the archive's object is the reader's
 
-func (v *view) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
-
 // aesView decrypts AES in counter mode. The counter begins with 1 and is little-endian.
 type aesView struct {
 	view
 	block cipher.Block
 }
+
+func (v *aesView) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
 func (v *aesView) ReadAt(ctx context.Context, b []byte, off int64) error {
 	if err := v.read(ctx, b, off); err != nil {
@@ -239,6 +239,8 @@ type cryptoView struct {
 }
 
 const cryptoStep = 1 << 20
+
+func (v *cryptoView) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
 func (v *cryptoView) ReadAt(ctx context.Context, b []byte, off int64) error {
 	if err := v.read(ctx, b, off); err != nil { // also checks the range

@@ -330,7 +330,7 @@ func (r *reader) add(x row, base, rowOff int64) {
 	var l *lock
 	extra := uint64(0)
 	if x.flags&flagEncrypted != 0 {
-		if l = lockOf(&x); l != nil {
+		if l = lockOf(&x); l != nil && e.kind != format.Dir {
 			before, after := l.around()
 			extra = uint64(before + after)
 		}
@@ -354,7 +354,7 @@ func (r *reader) add(x row, base, rowOff int64) {
 		fault(format.BadIndex, "", "%d bytes stored, expected %d", x.stored, x.size+extra)
 	}
 	switch {
-	case x.flags&flagEncrypted == 0 || e.kind == format.Dir:
+	case x.flags&flagEncrypted == 0:
 	case l == nil:
 		fault(format.Unsupported, "encryption", "encryption of this kind is not supported")
 	case r.password == "":
