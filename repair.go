@@ -28,6 +28,13 @@ type RepairOptions struct {
 	From string `json:"from,omitempty"`
 	// FromStore, if not nil, is the store of the other copy, and From its name there.
 	FromStore store.Store `json:"-"`
+	// Image means that the archive, whose format OpenOptions.Format names, is only a part of the
+	// object, as in the image of a disk. ApplyStore then writes a new archive of its entries. Not
+	// with From.
+	Image bool `json:"image,omitempty"`
+	// Pieces are the addresses of further objects, with Image: the archive is in the object and
+	// these, one behind the other.
+	Pieces []string `json:"pieces,omitempty"`
 	// Force lets ApplyStore replace an object that is not an archive of the same format. Without
 	// it, the error wraps [fs.ErrExist].
 	Force bool `json:"force,omitempty"`
@@ -54,9 +61,10 @@ type RepairPlan struct {
 	changed bool          // the archive seems to have been changed on purpose
 	st      store.Store
 	name    string
-	fetched io.Closer
+	fetched []io.Closer
 	asked   OpenOptions
 	force   bool
+	image   bool
 }
 
 // Repair checks the archive at an address and plans how to repair it. It does not change the
@@ -70,7 +78,16 @@ func Repair(ctx context.Context, address string, o RepairOptions) (*RepairPlan, 
 	p := &RepairPlan{st: st, name: name, asked: o.OpenOptions, force: o.Force}
 	at := o.Parity
 	o.NoVerify, o.Parity = false, parity.None // the archive itself is checked
-	if o.From != "" {
+	switch {
+	case o.Image && (o.From != "" || o.Format == ""):
+		return p, fmt.Errorf("to repair from an image, set its format and no other copy: %w", errors.ErrUnsupported)
+	case o.Image:
+		if err := p.byImage(ctx, o); err != nil {
+			_ = p.Close()
+			return nil, err
+		}
+		return p, nil
+	case o.From != "":
 		return p, p.from(ctx, o)
 	}
 	done, err := p.byParity(ctx, at, o)
@@ -138,6 +155,34 @@ func soundAsIs(ctx context.Context, st store.Store, name string, o RepairOptions
 	return err == nil && sum.Errors+sum.Warnings+sum.Unproven == 0, nil
 }
 
+// byImage plans to repair the archive that is in an object and further pieces.
+func (p *RepairPlan) byImage(ctx context.Context, o RepairOptions) error {
+	p.image = true
+	joined, err := repairs.Join(ctx, p.st, p.name, o.Pieces)
+	if err != nil {
+		return err
+	}
+	p.fetched = append(p.fetched, joined)
+	p.st = joined
+	return p.byFormat(ctx, joined, o)
+}
+
+// take writes the entries of the archive that is in an image.
+func (p *RepairPlan) take(ctx context.Context, st store.Store, name string) error {
+	planned, err := repairs.NewPlanned(ctx, p.st, p.name, p.Plan)
+	if err != nil {
+		return err
+	}
+	defer planned.Close()
+	a, err := open(ctx, planned, p.name, OpenOptions{Format: p.asked.Format, Formats: p.asked.Formats, Limits: p.asked.Limits, Parity: parity.None})
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	_, err = Convert(ctx, a, name, PackOptions{Store: st, Format: p.asked.Format, Formats: p.asked.Formats, Force: p.force, KeepDamaged: true, OnError: func(string, error) {}})
+	return err
+}
+
 // byFormat adds the repairs that the format plans.
 func (p *RepairPlan) byFormat(ctx context.Context, st store.Store, o RepairOptions) error {
 	name := p.name
@@ -157,6 +202,17 @@ func (p *RepairPlan) byFormat(ctx context.Context, st store.Store, o RepairOptio
 		report = func(Problem) {}
 	}
 	plan, err := f.Repair(ctx, st, name, o.inner(), report)
+	if _, corrupt := errors.AsType[*format.CorruptError](err); corrupt && len(f.Marks) > 0 {
+		carved, held, cerr := repairs.Carve(ctx, st, name, f, func(st store.Store) (format.Plan, error) {
+			return f.Repair(ctx, st, name, o.inner(), func(Problem) {})
+		})
+		if cerr == nil {
+			p.fetched = append(p.fetched, held)
+			plan, err = carved, nil
+		} else if !errors.Is(cerr, repairs.ErrNotFound) {
+			err = cerr
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -320,7 +376,10 @@ func (p *RepairPlan) from(ctx context.Context, o RepairOptions) error {
 		return errors.Join(repairs.ErrNoProof, a.index.Why)
 	}
 	var sum repairs.Healed
-	p.Plan, sum, p.fetched, err = repairs.From(ctx, a.src, mirror, mirrorName, o.Meter)
+	var held io.Closer
+	if p.Plan, sum, held, err = repairs.From(ctx, a.src, mirror, mirrorName, o.Meter); held != nil {
+		p.fetched = append(p.fetched, held)
+	}
 	p.Damaged, p.Healed, p.Fetched = sum.Damaged, sum.Healed, sum.Fetched
 	return err
 }
@@ -339,6 +398,9 @@ func (p *RepairPlan) Apply(ctx context.Context, address string) error {
 // written, if the store can change objects in place.
 func (p *RepairPlan) ApplyStore(ctx context.Context, st store.Store, name string) error {
 	inPlace := st == p.st && name == p.name
+	if p.image {
+		return p.take(ctx, st, name)
+	}
 	if !inPlace {
 		if err := p.mayWrite(ctx, st, name); err != nil {
 			return err
@@ -410,8 +472,8 @@ func (p *RepairPlan) Close() error {
 	if p.guard != nil {
 		errs = append(errs, p.guard.Close())
 	}
-	if p.fetched != nil {
-		errs = append(errs, p.fetched.Close())
+	for _, held := range p.fetched {
+		errs = append(errs, held.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -114,7 +114,10 @@ type Extent struct {
 	// Summed means that what the stored bytes decode to is compared with a checksum at their end. Codecs that
 	// always do that need not say so.
 	Summed bool
-	Data   []byte // the content itself if Codec is codec.Inline; Object, Off and Len then say where it was found
+	// Damaged means that the content is in a part of the archive that is known to be damaged. It is
+	// returned only to those who want what is left, or if it matches a digest.
+	Damaged bool
+	Data    []byte // the content itself if Codec is codec.Inline; Object, Off and Len then say where it was found
 	// Make, if not nil, returns what Data would contain, if that takes work. It is called when
 	// the content is read, not when reads are planned.
 	Make func(ctx context.Context) ([]byte, error)

@@ -110,6 +110,10 @@ type Format struct {
 	// anything.
 	Detect func(p Probe) Match
 
+	// Marks are bytes with which archives begin, one of them each. A repair looks for them if there
+	// is something else before an archive, and asks Detect. It is empty if Repair itself does that.
+	Marks []string
+
 	// Open reads the archive's index. If the archive is damaged, the error is a [*CorruptError].
 	Open func(ctx context.Context, st store.Store, name string, o OpenOptions) (Reader, error)
 

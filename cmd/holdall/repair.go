@@ -29,8 +29,9 @@ type repairedJSON struct {
 func (a *app) repairCommand() *cobra.Command {
 	var out string
 	var inPlace bool
+	var from string
 	cmd := &cobra.Command{
-		Use:   "repair ARCHIVE -o OUT",
+		Use:   "repair [ARCHIVE | --from IMAGE [PIECE...]] -o OUT",
 		Short: "Repair a damaged archive",
 		Long: `Writes everything that can be recovered from ARCHIVE to OUT, and lists repairs
 and losses. OUT appears whole or not at all, and ARCHIVE stays unchanged. With
@@ -43,12 +44,24 @@ unless there is more damage than the parity can recover; holdall repairs the
 rest by the rules of the format. With --in-place and parity, only the damaged
 blocks are written, and there is no backup, because nothing is lost.
 
+With --from, an archive is taken out of the image of a disk, or out of pieces
+that follow each other. Its format is that of OUT's name, or --format.
+
 The exit code is 1 if something is lost.`,
 		Example: `  holdall repair broken.caf -o repaired.caf
   holdall repair --dry-run broken.caf
-  holdall repair --in-place broken.caf`,
-		Args: args(1, 1, "an archive"),
+  holdall repair --in-place broken.caf
+  holdall repair --from disk.img -o found.caf`,
 		RunE: run(func(ctx context.Context, args []string) error {
+			if from != "" {
+				if out == "" || inPlace {
+					return usage("expected -o OUT with --from")
+				}
+				return a.carve(ctx, from, args, out)
+			}
+			if len(args) != 1 {
+				return usage("expected an archive, found %s", count(int64(len(args)), "argument"))
+			}
 			if out != "" && inPlace || out == "" && !inPlace && !a.dryRun {
 				return usage("expected one of -o OUT, --in-place and --dry-run")
 			}
@@ -56,25 +69,44 @@ The exit code is 1 if something is lost.`,
 		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write the repaired archive to this file")
+	cmd.Flags().StringVar(&from, "from", "", "take the archive out of this image, and the pieces that follow")
 	cmd.Flags().BoolVar(&inPlace, "in-place", false, "replace the archive, and keep the old one as ARCHIVE.bak")
 	a.forceFlag(cmd.Flags())
 	a.dryRunFlag(cmd.Flags())
 	return cmd
 }
 
+// carve takes an archive out of an image, or out of pieces.
+func (a *app) carve(ctx context.Context, image string, pieces []string, out string) error {
+	if a.format == "" {
+		f := format.All().ByExtension(out)
+		if f == nil {
+			return usage("%s: no format has this extension: set --format", out)
+		}
+		a.format = f.Name
+	}
+	return a.repairWith(ctx, image, out, false, holdall.RepairOptions{Image: true, Pieces: pieces})
+}
+
 func (a *app) repair(ctx context.Context, address, out string, inPlace bool) error {
+	return a.repairWith(ctx, address, out, inPlace, holdall.RepairOptions{Report: func(p holdall.Problem) {
+		if !a.json && !a.quiet && p.Severity == format.Error {
+			fmt.Fprintln(a.out, "found "+problemLine(p))
+		}
+	}})
+}
+
+func (a *app) repairWith(ctx context.Context, address, out string, inPlace bool, o holdall.RepairOptions) error {
 	return a.locked(ctx, address, inPlace && !a.dryRun, func(st store.Store, name string) error {
 		m := &holdall.Meter{}
 		stop := a.showProgress(m, "compared")
-		plan, err := holdall.Repair(ctx, name, holdall.RepairOptions{OpenOptions: a.openOptions().In(st), Force: a.force, Meter: m, Report: func(p holdall.Problem) {
-			if !a.json && !a.quiet && p.Severity == format.Error {
-				fmt.Fprintln(a.out, "found "+problemLine(p))
-			}
-		}})
+		o.OpenOptions, o.Force, o.Meter = a.openOptions().In(st), a.force, m
+		plan, err := holdall.Repair(ctx, name, o)
 		stop()
 		if err != nil {
 			return err
 		}
+		defer plan.Close()
 		r := repairedOf(plan, out)
 		if err := a.carryOut(ctx, address, plan, st, name, &r); err != nil {
 			return err

@@ -36,6 +36,7 @@ var Format = &format.Format{
 		{Name: "as", Flag: "-", For: format.ToCreate, Kind: format.ParamWord, Words: []string{"members", "zarr"}},
 	},
 	Detect: detect,
+	Marks:  []string{entryName + "\x00"},
 	Open:   open,
 	Create: create,
 	Verify: verify,

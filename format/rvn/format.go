@@ -30,6 +30,7 @@ var Format = &format.Format{
 	Order:         order,
 	Refuses:       refuses,
 	Detect:        detect,
+	Marks:         []string{string(magic[:])},
 	Open:          open,
 	Create:        create,
 	Verify:        verify,

@@ -385,7 +385,7 @@ func TestRepairOfCompressedTarsKeepsWhatDecodes(t *testing.T) {
 }
 
 // If a frame cannot be decoded, those after it are kept, wherever files begin in them. Contents
-// that are decoded but do not match their checksum are kept and reported.
+// that are decoded but do not match their checksum are kept under other names.
 func TestRepairGoesOnBehindADamagedFrame(t *testing.T) {
 	whole := files(t)
 	const n = 7001
@@ -418,7 +418,11 @@ func TestRepairGoesOnBehindADamagedFrame(t *testing.T) {
 				name := fmt.Sprintf("f%02d", i)
 				from := headerAt(t, whole, name)
 				to := from + blockSize + i*20*len(fmt.Sprintf("file %d. ", i))
-				if whole := to <= k*n || from >= (k+1)*n || strings.HasSuffix(what, "checksum"); whole && !slices.Contains(list, name) {
+				whole, doubtful := to <= k*n || from >= (k+1)*n, strings.HasSuffix(what, "checksum")
+				if doubtful && !whole && to > from+blockSize {
+					whole, name = true, name+".damaged"
+				}
+				if (whole || doubtful) && !slices.Contains(list, name) {
 					t.Errorf("%s: %s is missing: %q, %q", what, name, list, plan.Lost)
 				}
 			}
@@ -471,6 +475,29 @@ func TestRepairOfPaxRecordsAtTheEndWithoutPadding(t *testing.T) {
 		if list := sound(t, name, name, got); !slices.Equal(list, []string{"f00"}) {
 			t.Errorf("%s: %q", name, list)
 		}
+	}
+}
+
+// Files of which bytes were lost get other names and are padded, also several in a row.
+func TestRepairPadsEachFileThatLostBytes(t *testing.T) {
+	b := files(t)
+	for _, name := range []string{"f09", "f08", "f07"} {
+		at := headerAt(t, b, name) + blockSize + 50
+		b = slices.Delete(b, at, at+3)
+	}
+	got, plan, err := repaired(t, "x.tar", b)
+	if err != nil || !plan.Partial {
+		t.Fatalf("%+v, %v", plan, err)
+	}
+	want := sound(t, "whole", "x.tar", files(t))
+	for i := 7; i < 10; i++ {
+		want[i] += ".damaged"
+	}
+	if list := sound(t, "lost bytes", "x.tar", got); !slices.Equal(list, want) {
+		t.Errorf("%q", list)
+	}
+	if _, again, err := repaired(t, "x.tar", got); err != nil || again.Changes() {
+		t.Errorf("again: %+v, %v", again, err)
 	}
 }
 

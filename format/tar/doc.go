@@ -18,7 +18,10 @@
 // own name is how GNU tar stores a file that was named twice; it represents the previous entry of
 // that name.
 //
+// Content in a frame whose checksum is wrong, or that cannot be decoded to its end, is not read
+// without a wish, since it may be wrong; of a frame that ends too early, that is its end only.
+//
 // Repair omits what is not a member, and shortens the last file of a truncated tar. A compressed
 // tar is compressed again from what can be decoded before the damage and, with several frames of
-// zstd, after it.
+// zstd, after it. Files in a damaged frame get other names, since the new checksum proves nothing.
 package tar

@@ -25,6 +25,7 @@ var Format = &format.Format{
 	WantsManifest: true, // hard links are found for it
 	Refuses:       refuses,
 	Detect:        detect,
+	Marks:         marks(),
 	Open:          open,
 	Create:        create,
 	Verify:        verify,
@@ -35,6 +36,14 @@ func extensions() []string {
 	all := []string{".tar"}
 	for _, c := range compressions {
 		all = append(all, c.names...)
+	}
+	return all
+}
+
+// marks are the beginnings of compressed tars. The members of a plain one are found anyway.
+func marks() (all []string) {
+	for _, c := range compressions {
+		all = append(all, string(c.magic))
 	}
 	return all
 }

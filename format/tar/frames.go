@@ -86,15 +86,29 @@ type frames struct {
 	frame  frame         // the current frame
 	at     int64         // decoded bytes so far
 	all    []frame       // frames that have ended and have content
+	wrong  damaged
 	err    error
 
 	// For repairs, which continue after damage:
 	rescues bool
-	wrong   []frame // frames with wrong checksums
-	next    int64   // where the next frame is stored, after errTorn
-	header  int64   // position of a tar header in its content
-	fill    int64   // bytes to return in place of what is lost
-	tries   int     // at places without a frame
+	next    int64 // where the next frame is stored, after errTorn
+	header  int64 // position of a tar header in its content
+	fill    int64 // bytes to return in place of what is lost
+	tries   int   // at places without a frame
+}
+
+// damaged are decoded bytes that may be wrong, in order: all of a frame that does not match its
+// checksum or cannot be decoded to its end, and of one that only ends too early the last of them.
+type damaged []frame
+
+// mostHeld is more than a decoder of zstd or gzip returns of a block until it notices that the
+// block is damaged. Other codecs may return all.
+const mostHeld = 128 << 10
+
+// touches reports whether any of these decoded bytes is in a damaged frame.
+func (d damaged) touches(from, to int64) bool {
+	i := sort.Search(len(d), func(i int) bool { return d[i].at+d[i].n > from })
+	return i < len(d) && d[i].at < to
 }
 
 // errTorn means that something is lost. After a call of pass, reading continues after the loss.
@@ -224,8 +238,16 @@ func (r rescued) Read(p []byte) (int, error) {
 func (f *frames) step(p []byte) int {
 	n, err := f.now.Read(p)
 	f.at += int64(n)
-	if f.rescues && errors.Is(err, codec.ErrChecksum) && (f.codec == codec.Zstd || f.codec == codec.Gzip) {
-		f.wrong, err = append(f.wrong, frame{at: f.frame.at, n: f.at - f.frame.at}), io.EOF // all of it has been decoded
+	if err != nil && err != io.EOF && f.stored.object.Err == nil {
+		w, blocks := frame{at: f.frame.at, n: f.at - f.frame.at}, f.codec == codec.Zstd || f.codec == codec.Gzip
+		switch {
+		case blocks && errors.Is(err, io.ErrUnexpectedEOF):
+			w.n = min(w.n, mostHeld)
+			w.at = f.at - w.n
+		case blocks && errors.Is(err, codec.ErrChecksum):
+			err = io.EOF // all of it has been decoded
+		}
+		f.wrong = append(f.wrong, w)
 	}
 	if err == io.EOF {
 		err = f.end()

@@ -42,6 +42,7 @@ type contents struct {
 	table
 	index  *kit.Index
 	frames []frame
+	wrong  damaged
 	notes  []format.Problem
 }
 
@@ -252,18 +253,24 @@ func (r *reader) load(ctx context.Context) (*contents, error) {
 		return nil, err
 	}
 	if src.in != nil {
-		c.frames = src.in.known()
+		c.frames, c.wrong = src.in.known(), src.in.wrong
 	}
 	if src.in != nil && short && c.Len() > 0 && last.stored > src.in.at-last.at && last.fault == nil {
 		c.cutShort(&last)
 	}
 	c.index = kit.NewIndex(&c.table)
+	note := func(p format.Problem) {
+		r.doubt.CompareAndSwap(nil, &p)
+		c.notes = append(c.notes, p)
+	}
+	for _, f := range c.wrong {
+		note(r.problem(format.BadData, -1, fmt.Sprintf("bytes %d+%d of the decoded tar: this piece does not match its checksum or cannot be decoded to its end", f.at, f.n)))
+	}
 	for _, name := range again {
 		if _, ok := c.index.Find(name); !ok {
 			p := r.problem(format.Dangling, -1, "hard link to its own name, but there is no file with this name")
 			p.Entry, p.HasEntry = name, true
-			r.doubt.CompareAndSwap(nil, &p)
-			c.notes = append(c.notes, p)
+			note(p)
 		}
 	}
 	r.held = c
@@ -338,19 +345,19 @@ func (r *reader) Run(e format.Entry) (format.Extent, bool) {
 }
 
 // place returns where the stored content of e begins, and in which frames.
-func (r *reader) place(e format.Entry) (at int64, holes *sparse, frames []frame, ok bool) {
+func (r *reader) place(e format.Entry) (at int64, holes *sparse, frames []frame, wrong damaged, ok bool) {
 	if r.codec != codec.Raw {
 		r.mu.Lock()
 		if r.held != nil {
-			frames = r.held.frames
+			frames, wrong = r.held.frames, r.held.wrong
 		}
 		r.mu.Unlock()
 	}
 	switch ref := e.Ref.(type) {
 	case int64:
-		return ref, nil, frames, true
+		return ref, nil, frames, wrong, true
 	case *sparse:
-		return ref.at, ref, frames, true
+		return ref.at, ref, frames, wrong, true
 	case *streamed:
 		f := ref.frame
 		if stored := e.Size; f.n >= 0 {
@@ -361,9 +368,9 @@ func (r *reader) place(e format.Entry) (at int64, holes *sparse, frames []frame,
 				f.len, f.n = -1, -1 // it continues in frames that are not known yet
 			}
 		}
-		return ref.at, ref.sparse, []frame{f}, true
+		return ref.at, ref.sparse, []frame{f}, nil, true
 	}
-	return 0, nil, nil, false
+	return 0, nil, nil, nil, false
 }
 
 func (r *reader) Extents(_ context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
@@ -371,7 +378,7 @@ func (r *reader) Extents(_ context.Context, e format.Entry, off, n int64) iter.S
 		if e.Fault != nil || !e.Kind.HasContent() || n <= 0 || off >= e.Size {
 			return
 		}
-		at, holes, frames, ok := r.place(e)
+		at, holes, frames, wrong, ok := r.place(e)
 		if !ok {
 			yield(format.Extent{}, e.Unreadable("tar"))
 			return
@@ -384,7 +391,7 @@ func (r *reader) Extents(_ context.Context, e format.Entry, off, n int64) iter.S
 		for _, x := range spans {
 			if x.off+x.n > off && x.n > 0 || x.off > off {
 				if done >= off+n || x.off > done && !yield(hole(done, x.off), nil) ||
-					x.off >= off+n || !r.run(x, at, frames, off, n, yield) {
+					x.off >= off+n || !r.run(x, at, frames, wrong, off, n, yield) {
 					return
 				}
 			}
@@ -402,7 +409,7 @@ func hole(from, to int64) format.Extent {
 }
 
 // run yields the extents of a span that is stored at an offset, as far as it is in [off, off+n).
-func (r *reader) run(x span, at int64, frames []frame, off, n int64, yield func(format.Extent, error) bool) bool {
+func (r *reader) run(x span, at int64, frames []frame, wrong damaged, off, n int64, yield func(format.Extent, error) bool) bool {
 	if x.n == 0 {
 		return true
 	}
@@ -419,6 +426,7 @@ func (r *reader) run(x span, at int64, frames []frame, off, n int64, yield func(
 			to = min(to, f.at+f.n)
 		}
 		e.At, e.Size, e.Skip = x.off+from-at, to-from, from-f.at
+		e.Damaged = wrong.touches(from, to)
 		if !yield(e, nil) {
 			return false
 		}

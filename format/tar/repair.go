@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
@@ -26,21 +27,16 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if err != nil {
 		return format.Plan{}, err
 	}
-	m := &repairer{reader: &reader{obj: obj, name: name, size: size, codec: codecOf(head)}, limit: o.Limits.OrDefault().Index}
 	defer obj.Close()
-	src := m.source(ctx)
-	defer src.close()
-	if src.in != nil {
-		src.in.rescues = true
+	from := &reader{obj: obj, name: name, size: size, codec: codecOf(head)}
+	m := &repairer{reader: from, limit: o.Limits.OrDefault().Index}
+	wrong, err := m.walk(ctx)
+	if err == nil && len(wrong) > 0 { // now it is known which members have doubtful content
+		m = &repairer{reader: from, limit: m.limit, wrong: wrong}
+		_, err = m.walk(ctx)
 	}
-	if err := m.walk(ctx, src); err != nil {
+	if err != nil {
 		return format.Plan{}, err
-	}
-	if m.kept == 0 && (len(m.edits) > 0 || m.torn || m.bare(src.at)) {
-		return format.Plan{}, &format.CorruptError{Format: "tar", Problem: m.problem(format.BadHeader, -1, "no member header found")}
-	}
-	if src.in != nil {
-		m.wrong = src.in.wrong
 	}
 	return m.plan(ctx, st), nil
 }
@@ -54,7 +50,7 @@ type repairer struct {
 	kept  int
 	end   int64 // of what can be read
 	torn  bool  // it cannot be decoded to its end
-	wrong []frame
+	wrong damaged
 
 	// The last member.
 	last  member
@@ -74,7 +70,11 @@ func (m *repairer) edit(off, n int64, with []byte) error {
 		return &format.CorruptError{Format: "tar", Problem: m.problem(format.Limit, off, fmt.Sprintf("more than %d places to repair", len(m.edits)))}
 	}
 	for len(m.edits) > 0 && m.edits[len(m.edits)-1].off >= off {
+		last := m.edits[len(m.edits)-1]
 		m.edits = m.edits[:len(m.edits)-1] // edits of bytes that are omitted as a whole
+		if last.off == off && last.n == 0 {
+			with = slices.Concat(last.with, with) // the padding of what is before them
+		}
 	}
 	m.edits = append(m.edits, edit{off, n, with})
 	return nil
@@ -86,7 +86,26 @@ func (m *repairer) gap(from, to int64, why string) error {
 	return m.edit(from, to-from, nil)
 }
 
-func (m *repairer) walk(ctx context.Context, src *source) error {
+// walk finds what to edit, and which frames are damaged.
+func (m *repairer) walk(ctx context.Context) (damaged, error) {
+	src := m.source(ctx)
+	defer src.close()
+	if src.in != nil {
+		src.in.rescues = true
+	}
+	if err := m.members(ctx, src); err != nil {
+		return nil, err
+	}
+	if m.kept == 0 && (len(m.edits) > 0 || m.torn || m.bare(src.at)) {
+		return nil, &format.CorruptError{Format: "tar", Problem: m.problem(format.BadHeader, -1, "no member header found")}
+	}
+	if src.in == nil {
+		return nil, nil
+	}
+	return src.in.wrong, nil
+}
+
+func (m *repairer) members(ctx context.Context, src *source) error {
 	s := newScanner(src)
 	s.keep = true
 	s.tornPax = func(off, n int64, with []byte) error {
@@ -157,6 +176,10 @@ func (m *repairer) walk(ctx context.Context, src *source) error {
 					return err
 				}
 				m.kept--
+			} else if m.last.stored > 0 && m.wrong.touches(m.start, m.last.at+m.last.stored) {
+				if err := m.doubt(s); err != nil {
+					return err
+				}
 			}
 			continue
 		case err == io.EOF:
@@ -246,9 +269,31 @@ func (m *repairer) cut(s *scanner, end int64) (int64, error) {
 		}
 		return m.start, nil
 	}
-	part := m.named + kit.DamagedSuffix
-	kit.Say(&m.p.Lost, "%s: the last %d of its %d bytes; the rest is %s", format.Escape(m.named), m.last.size-have, m.last.size, format.Escape(part))
-	return end, m.edit(m.start, m.last.at-m.start, headersOf(part, have, s.header[:]))
+	kit.Say(&m.p.Lost, "%s: the last %d of its %d bytes; the rest is %s", format.Escape(m.named), m.last.size-have, m.last.size, format.Escape(m.part()))
+	return end, m.rename(s, have)
+}
+
+// part is the name of what is left of the last member.
+func (m *repairer) part() string { return m.named + kit.DamagedSuffix }
+
+// rename gives what is left of the last member another name, and its size.
+func (m *repairer) rename(s *scanner, size int64) error {
+	return m.edit(m.start, m.last.at-m.start, headersOf(m.part(), size, s.header[:]))
+}
+
+// inDamaged says why content is not right for sure.
+const inDamaged = "its piece of the compressed tar is damaged, so it may be wrong"
+
+// doubt gives the last member another name, since its content may be wrong.
+func (m *repairer) doubt(s *scanner) error {
+	if m.plain {
+		kit.Say(&m.p.Lost, "%s: %s; it is %s", format.Escape(m.named), inDamaged, format.Escape(m.part()))
+		return m.rename(s, m.last.size)
+	}
+	kit.Say(&m.p.Lost, "%s: %s", format.Escape(m.named), inDamaged)
+	m.kept--
+	end := m.last.at + m.last.stored
+	return m.edit(m.start, end+s.padding(end)-m.start, nil)
 }
 
 // beforeNext omits what is before the next header. If that is not where blocks begin, bytes were
@@ -266,9 +311,8 @@ func (m *repairer) beforeNext(ctx context.Context, s *scanner, why string) error
 		return m.edit(next, 0, make([]byte, s.start-next))
 	}
 	if have := next - m.last.at; m.plain {
-		part := m.named + kit.DamagedSuffix
-		kit.Say(&m.p.Lost, "%s: bytes of it were inserted or lost; what is there is %s, with %d bytes instead of %d", format.Escape(m.named), format.Escape(part), have, m.last.size)
-		if err := m.edit(m.start, m.last.at-m.start, headersOf(part, have, s.header[:])); err != nil {
+		kit.Say(&m.p.Lost, "%s: bytes of it were inserted or lost; what is there is %s, with %d bytes instead of %d", format.Escape(m.named), format.Escape(m.part()), have, m.last.size)
+		if err := m.rename(s, have); err != nil {
 			return err
 		}
 		return m.edit(next, 0, make([]byte, -have&(blockSize-1)))
@@ -346,9 +390,6 @@ func resized(header []byte, size int64) []byte {
 
 // plan converts edits of the tar to edits of what is stored.
 func (m *repairer) plan(ctx context.Context, st store.Store) format.Plan {
-	for _, f := range m.wrong {
-		kit.Say(&m.p.Lost, "bytes %d+%d: do not match their checksum, so their content may be wrong", f.at, f.n)
-	}
 	if len(m.edits) == 0 && !m.torn && len(m.wrong) == 0 {
 		return m.p
 	}

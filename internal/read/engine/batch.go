@@ -126,7 +126,7 @@ func look(it Item) (p place) {
 	large := it.Entry.Size > sweepBatch
 	n, decoded := 0, int64(0)
 	for e, err := range it.Extents {
-		if err != nil || check(e) != nil {
+		if err != nil || e.Damaged || check(e) != nil {
 			return place{kind: plain}
 		}
 		if e = trim(e, 0, it.Entry.Size); e.Size <= 0 {

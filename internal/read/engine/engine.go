@@ -100,7 +100,7 @@ type Extents = iter.Seq2[format.Extent, error]
 func (g *Engine) ReadAt(ctx context.Context, extents Extents, p []byte, off int64) error {
 	var few [2]format.Extent
 	xs := few[:0]
-	if err := fillHere(ctx, extents, p, off, &xs); err != nil {
+	if err := g.fillHere(ctx, extents, p, off, &xs); err != nil {
 		return err
 	}
 	if len(xs) == 1 && xs[0].Codec == codec.Raw && xs[0].Size <= g.limits.Request {
@@ -120,14 +120,14 @@ func (g *Engine) ReadAt(ctx context.Context, extents Extents, p []byte, off int6
 
 // fillHere fills the parts of p that need no request: holes, zeros and inline content. It appends
 // the other extents, cut to what p wants, to xs.
-func fillHere(ctx context.Context, extents Extents, p []byte, off int64, xs *[]format.Extent) error {
+func (g *Engine) fillHere(ctx context.Context, extents Extents, p []byte, off int64, xs *[]format.Extent) error {
 	var here []format.Extent
 	covered, end := int64(0), int64(0)
 	for e, err := range extents {
 		if err != nil {
 			return err
 		}
-		if err := check(e); err != nil {
+		if err := g.admit(e); err != nil {
 			return err
 		}
 		if e.At < end {

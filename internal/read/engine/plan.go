@@ -71,6 +71,14 @@ func check(e format.Extent) error {
 	return nil
 }
 
+// admit is check, and rejects what is damaged unless the engine returns that, too.
+func (g *Engine) admit(e format.Extent) error {
+	if err := check(e); err != nil || !e.Damaged || g.doubts {
+		return err
+	}
+	return unsummed{fmt.Errorf("%s at %d: what is compressed there is damaged, so this may be wrong", e.Object, e.Off)}
+}
+
 // trim cuts e to the content [off, off+n), and for a raw extent also the stored bytes.
 func trim(e format.Extent, off, n int64) format.Extent {
 	if cut := off - e.At; cut > 0 {

@@ -201,7 +201,7 @@ func (r *Reader) take() (e format.Extent, ok bool, err error) {
 	}
 	e, err, ok = r.next()
 	if ok && err == nil {
-		err = check(e)
+		err = r.g.admit(e)
 	}
 	return e, ok, err
 }

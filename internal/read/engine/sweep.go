@@ -114,7 +114,7 @@ func (s *sweep) fill(ctx context.Context, b *batch) {
 			b.buf = getBuf(b.need)
 		}
 		r.p = b.buf
-		if err = fillHere(ctx, b.extents(), b.buf, 0, &xs); err != nil {
+		if err = s.g.fillHere(ctx, b.extents(), b.buf, 0, &xs); err != nil {
 			xs = nil
 		}
 	}

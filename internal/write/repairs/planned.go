@@ -51,7 +51,10 @@ func NewPlanned(ctx context.Context, st store.Store, name string, plan format.Pl
 
 // Close discards what the plan wrote.
 func (p *Planned) Close() error {
-	errs := []error{p.disk.Close()}
+	var errs []error
+	if p.disk != nil {
+		errs = append(errs, p.disk.Close())
+	}
 	for _, o := range p.sources {
 		errs = append(errs, o.Close())
 	}
