@@ -41,6 +41,8 @@ type OpenOptions struct {
 	Limits format.Limits `json:"limits"`
 	// Param has values for the format's Params, such as "ends": "inclusive".
 	Param map[string]string `json:"param,omitempty"`
+	// Password decrypts contents, if the format can do that. No index is then used.
+	Password string `json:"-"`
 	// Formats replaces the registered formats.
 	Formats []*format.Format `json:"-"`
 	// External lists where an archive may refer to outside itself. Without limits, an archive
@@ -90,7 +92,7 @@ func (o OpenOptions) wanted() kept.Wanted {
 }
 
 func (o OpenOptions) inner() format.OpenOptions {
-	return format.OpenOptions{View: o.View, FewLookups: o.FewLookups, Once: o.once, Linked: o.linked, Limits: o.Limits, Param: o.Param, NoVerify: o.NoVerify}
+	return format.OpenOptions{View: o.View, FewLookups: o.FewLookups, Once: o.once, Linked: o.linked, Limits: o.Limits, Param: o.Param, Password: o.Password, NoVerify: o.NoVerify}
 }
 
 // Open opens the archive at an address: a path, a URL of a registered scheme, or a name in
@@ -294,7 +296,7 @@ func (p opening) from(ctx context.Context, by store.Store) (*Archive, error) {
 			return nil, err
 		}
 	}
-	if u := o.Index.inner(); u.Any() {
+	if u := o.Index.inner(); u.Any() && o.Password == "" {
 		x, state := kept.Find(ctx, st, name, u, o.wanted())
 		if a.index = state; x != nil {
 			f := o.formats().ByName(x.Format)

@@ -213,6 +213,11 @@ type Abilities struct {
 	// replaced or renamed it. The caller must not close it.
 	Object func(name string) store.Object
 
+	// Made returns an object that no store has and that extents name, because the reader makes it of
+	// others, or nil for any other name. For example, a compressed content that begins in one volume
+	// and ends in the next is read from both as one object. The reader closes it.
+	Made func(name string) store.Object
+
 	// EntriesBelow yields the entries below a directory in stored order, without iterating over
 	// the rest. It is for trees that are too large to walk.
 	EntriesBelow func(ctx context.Context, dir string) iter.Seq2[Entry, error]
@@ -353,6 +358,8 @@ type OpenOptions struct {
 	// to.
 	Linked func(ctx context.Context, address string) (Reader, error)
 	Limits Limits
+	// Password decrypts contents. It is not one of Param, which are stored in indexes.
+	Password string
 	// Param has values for Format.Params by name, such as "ends": "inclusive".
 	Param map[string]string
 }

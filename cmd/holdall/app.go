@@ -65,6 +65,7 @@ type opening struct {
 	index      string // the index of an archive to use
 	parity     string // the parity of an archive to repair it with
 	maxIndex   sizeFlag
+	password   string
 	noVerify   bool
 	whole      sizeFlag          // see OpenOptions.CompareWhole
 	params     map[string]string // parameters of formats, by their flags
@@ -165,7 +166,7 @@ func (a *app) warn(format string, args ...any) {
 }
 
 func (a *app) openOptions() holdall.OpenOptions {
-	return holdall.OpenOptions{Format: a.format, View: a.view, CacheBytes: a.cacheBytes, External: a.mayLead(), Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate), NoVerify: a.noVerify, CompareWhole: int64(a.whole), Parity: a.parity, OnHeal: a.saysHealed()}
+	return holdall.OpenOptions{Format: a.format, View: a.view, CacheBytes: a.cacheBytes, External: a.mayLead(), Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate), Password: a.password, NoVerify: a.noVerify, CompareWhole: int64(a.whole), Parity: a.parity, OnHeal: a.saysHealed()}
 }
 
 // saysHealed returns a function that warns that the current archive is
@@ -567,6 +568,7 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f.StringSliceVar(&a.external, "external", nil, "where references may lead: addresses, any, or none (default the archive's own folder or server)")
 	f.StringVar(&a.index, "index", "", "index to open the archive with, or none (default the one beside it or in the cache)")
 	f.StringVar(&a.parity, "parity", "", "parity file to repair reads with, or none (default the one beside the archive)")
+	f.Var((*passwordFlag)(&a.password), "password-file", "file with the password of an encrypted archive, in its first line")
 	f.BoolVar(&a.noVerify, "no-verify", false, "do not compare what is read with recorded digests")
 	f.Var(&a.whole, "compare-whole", "largest file to read and compare whole when only a part is read (default 1MiB)")
 	f.Var(&a.maxIndex, "max-index", "largest index to accept (default 1GiB)")

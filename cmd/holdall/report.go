@@ -217,6 +217,12 @@ func (a *app) hint(err error) string {
 	return ""
 }
 
+// encrypted is the class of contents that are not read without a password.
+const (
+	encrypted      = "encrypted"
+	passwordAdvice = "--password-file names a file with the password"
+)
+
 func hintOfDamage(c *format.CorruptError) string {
 	switch h := oakHints[c.Format+" "+c.Class]; {
 	case c.Class == "ambiguous-ends", strings.HasPrefix(c.Class, "name-"):
@@ -225,7 +231,9 @@ func hintOfDamage(c *format.CorruptError) string {
 		return "--max-index raises the limit"
 	case c.Code == format.Limit:
 		return "--max-entries, --max-bytes, --max-ratio and --max-depth raise the limits"
-	case c.Code == format.Unsupported:
+	case c.Class == encrypted, c.Class == "wrong-password":
+		return passwordAdvice
+	case c.Code == format.Unsupported, c.Code == format.MissingVolume && (c.Format == "zip" || c.Format == "tar"):
 		return ""
 	case h != "":
 		return h
@@ -264,6 +272,9 @@ func problemLine(p holdall.Problem) string {
 		s += quoteEmpty(format.Escape(p.Entry)) + ": "
 	}
 	s += p.Message
+	if p.Class == encrypted {
+		s += ": " + passwordAdvice
+	}
 	where := p.Volume
 	if p.Off >= 0 {
 		where += fmt.Sprintf(" at %d", p.Off)

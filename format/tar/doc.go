@@ -1,6 +1,6 @@
 // Package tar reads and writes tar archives, plain or compressed with zstd or gzip, so that other
-// formats can be converted from and to tar. Archives compressed with bzip2, xz and lz4 are read
-// only. Its [Format] is used by package holdall; programs open archives there. It is not a format
+// formats can be converted from and to tar. Archives compressed with bzip2, xz, lz4, lzip, lzma and
+// compress are read only. Its [Format] is used by package holdall; programs open archives there. It is not a format
 // to pack into, because a tar has no index.
 //
 //	512 bytes   header: name, mode, size, …   ┐ for each entry, with further

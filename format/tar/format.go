@@ -7,20 +7,21 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/internal/charset"
 	"github.com/holdall/holdall/format/internal/tarhead"
 )
 
 // Format is the tar format.
 var Format = &format.Format{
 	Name:       "tar",
-	Title:      "tar, plain, zstd or gzip; bzip2, xz and lz4 to read",
+	Title:      "tar, plain, zstd or gzip; bzip2, xz, lz4, lzip, lzma and Z to read",
 	Extensions: extensions(),
 	Keeps: format.KeepsModes | format.KeepsTimes | format.KeepsOwners | format.KeepsDirs |
 		format.KeepsSymlinks | format.KeepsHardLinks | format.KeepsFifos,
 	Params: []format.Param{{
 		Name: "level", For: format.ToCreate, Kind: format.ParamWord, Words: []string{"fastest", "fast", "better", "best"},
 		Help: "compression level: fastest, fast, better or best (default fast)",
-	}},
+	}, charset.Param},
 	WantsManifest: true, // hard links are found for it
 	Refuses:       refuses,
 	Detect:        detect,

@@ -29,6 +29,10 @@ var compressions = []struct {
 	{codec.Bzip2, []byte("BZh"), []string{".tar.bz2", ".tbz2", ".tbz"}},
 	{codec.XZ, []byte("\xfd7zXZ\x00"), []string{".tar.xz", ".txz"}},
 	{codec.LZ4, []byte{4, 0x22, 0x4D, 0x18}, []string{".tar.lz4"}},
+	{codec.LZ4, []byte{2, 0x21, 0x4C, 0x18}, nil}, // its first version
+	{codec.Lzip, []byte("LZIP\x01"), []string{".tar.lz", ".tlz"}},
+	{codec.Compress, []byte{0x1F, 0x9D}, []string{".tar.z", ".taz"}},
+	{codec.LZMAFile, nil, []string{".tar.lzma"}},
 }
 
 // codecOf returns the compression of a tar that begins with head.
@@ -41,7 +45,7 @@ func codecOf(head []byte) string {
 	}
 	for _, c := range compressions {
 		switch {
-		case !bytes.HasPrefix(head, c.magic), c.codec == codec.Bzip2 && string(head[4:10]) != "1AY&SY":
+		case !bytes.HasPrefix(head, c.magic), c.codec == codec.LZMAFile && !codec.IsLZMAFile(head), c.codec == codec.Bzip2 && string(head[4:10]) != "1AY&SY":
 		case c.codec == codec.XZ && head[7] == 0:
 			return codec.XZPlain
 		default:

@@ -40,6 +40,7 @@ const (
 	typeDir       = '5'
 	typeFifo      = '6'
 	typeCont      = '7'
+	typeContinued = 'M' // the rest of a file that begins in another volume, by GNU tar
 	typeDumpDir   = 'D' // a folder in incremental backups of GNU tar; the content is a list
 	typeLongLink  = 'K'
 	typeLongName  = 'L'

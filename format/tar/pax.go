@@ -19,6 +19,7 @@ type pax struct {
 	sparseMajor, sparseMinor, sparseName []byte
 	sparseSize, sparseReal, sparseBlocks []byte
 	sparseMap                            []byte // numbers, separated by commas
+	volumeName, volumeOffset             []byte // of the file that goes on in this volume
 	is                                   bool   // there were records
 	good                                 int    // bytes of readable records
 	torn                                 bool   // they cannot be read, and concern a sparse file
@@ -59,6 +60,10 @@ func (p *pax) field(key []byte) *[]byte {
 		return &p.sparseBlocks
 	case "GNU.sparse.map":
 		return &p.sparseMap
+	case "GNU.volume.filename":
+		return &p.volumeName
+	case "GNU.volume.offset":
+		return &p.volumeOffset
 	}
 	return nil
 }

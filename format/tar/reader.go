@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/internal/charset"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/columns"
 	"github.com/holdall/holdall/store"
@@ -19,13 +20,14 @@ import (
 
 // reader is an open archive.
 type reader struct {
-	obj   store.Object
-	name  string
-	size  int64
-	codec string // codec.Raw for a plain tar
-	limit int64
-	once  bool
-	doubt atomic.Pointer[format.Problem] // the first thing that is lost, as far as the tar was read
+	obj    store.Object
+	name   string
+	size   int64
+	codec  string // codec.Raw for a plain tar
+	limit  int64
+	decode func(string) string // names in headers; nil for UTF-8
+	once   bool
+	doubt  atomic.Pointer[format.Problem] // the first thing that is lost, as far as the tar was read
 
 	kit.LateIndex
 	mu   sync.Mutex
@@ -53,6 +55,10 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 }
 
 func openReader(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *reader, err error) {
+	decode, err := charset.Of("tar", o.Param)
+	if err != nil {
+		return nil, err
+	}
 	obj, head, size, err := kit.OpenPart(ctx, st, name, blockSize, storekit.ReadHead)
 	if err != nil {
 		return nil, err
@@ -62,7 +68,7 @@ func openReader(ctx context.Context, st store.Store, name string, o format.OpenO
 			obj.Close()
 		}
 	}()
-	r := &reader{obj: obj, name: name, size: size, codec: codecOf(head), limit: o.Limits.OrDefault().Index}
+	r := &reader{decode: decode, obj: obj, name: name, size: size, codec: codecOf(head), limit: o.Limits.OrDefault().Index}
 	r.Load = func(ctx context.Context) (*kit.Index, error) {
 		c, err := r.load(ctx)
 		if err != nil {
@@ -81,6 +87,7 @@ func openReader(ctx context.Context, st store.Store, name string, o format.OpenO
 // walk visits all members. It reports problems, and continues at the next header.
 func (r *reader) walk(ctx context.Context, src *source, each func(*member) error, note func(format.Problem)) error {
 	s := newScanner(src)
+	s.decode = r.decode
 	s.note = func(p format.Problem) {
 		p.Volume = r.name
 		if r.codec != codec.Raw {

@@ -412,8 +412,9 @@ func (m *repairer) plan(ctx context.Context, st store.Store) format.Plan {
 		kit.Say(&m.p.Lost, "everything after byte %d of the tar; the content before it in the same piece cannot be verified", m.end)
 	}
 	by := m.codec
-	if by == codec.Bzip2 {
-		by = codec.Zstd // there is no compressor for bzip2
+	switch by {
+	case codec.Bzip2, codec.Lzip, codec.Compress, codec.LZMAFile:
+		by = codec.Zstd // there is no compressor for these
 	}
 	kit.Say(&m.p.Notes, "compressed the readable content again, with %s", by)
 	m.p.Edits = []format.Edit{{Object: m.name, Len: m.size, Write: func(w io.Writer) (err error) {

@@ -52,6 +52,7 @@ type scanner struct {
 	grid   int64 // where blocks begin, from 0 to 511: bytes before them may have been inserted or lost
 	// tornPax is called with pax records that cannot be read, and with their replacement.
 	tornPax func(off, n int64, with []byte) error
+	decode  func(string) string  // names in headers; nil for UTF-8
 	note    func(format.Problem) // reports problems that do not end a tar; may be nil
 }
 
@@ -346,8 +347,8 @@ func (s *scanner) describe(b block, d dialect, kind byte, size int64) (listed bo
 		s.long = append(append(append(s.long[:0], p...), '/'), name...)
 		name = s.long
 	}
-	name = or(s.name, or(s.pax.path, name))
-	link := or(s.link, or(s.pax.linkpath, b.link()))
+	name = s.text(s.name, s.pax.path, name)
+	link := s.text(s.link, s.pax.linkpath, b.link())
 	s.people(b, d)
 	mode, _ := tarhead.Number(b[100:108])
 	m.mode = uint16(mode & 0o7777)
@@ -384,6 +385,11 @@ func (s *scanner) describe(b block, d dialect, kind byte, size int64) (listed bo
 			Message: "the pax records of a sparse file are damaged"}
 	}
 	m.name = plain(name)
+	if v := s.global.volumeName; len(v) > 0 && hasContent(kind) { // this member is called otherwise
+		from, _ := decimal(s.global.volumeOffset)
+		s.continued(v, from, size)
+		s.global.volumeName = nil
+	}
 	switch kind {
 	case typeFile, typeSparse, typeCont:
 	case typeDir, typeDumpDir:
@@ -400,10 +406,38 @@ func (s *scanner) describe(b block, d dialect, kind byte, size int64) (listed bo
 		m.kind = format.Fifo
 	case typeChar, typeBlock:
 		m.fault = &format.Problem{Code: format.Unsupported, Class: "device", Severity: format.Error, Off: -1, Message: "devices are not supported"}
+	case typeContinued:
+		from, _ := tarhead.Number(b[369:381])
+		if from == 0 { // all of the file follows, with a header of its own
+			s.behind = 0
+			return false, nil
+		}
+		s.continued(name, from, size)
+		return false, nil
 	default:
 		return false, nil
 	}
 	return true, nil
+}
+
+// continued reports that a volume has only a part of a file. The next volume may have the rest.
+func (s *scanner) continued(name []byte, from, size int64) {
+	if s.note != nil {
+		s.note(format.Problem{Code: format.MissingVolume, Class: "continued", Severity: format.Error, Off: s.head, Entry: string(plain(name)), HasEntry: true,
+			Message: fmt.Sprintf("this is a later volume of an archive: only the bytes from %d on, of %d, of this file can be here", from, from+size)})
+	}
+}
+
+// text returns the first of three texts that is not empty, decoded. Those of pax records are in UTF-8.
+func (s *scanner) text(long, record, field []byte) []byte {
+	if len(long) == 0 && len(record) > 0 {
+		return record
+	}
+	b := or(long, field)
+	if s.decode != nil {
+		b = []byte(s.decode(string(b)))
+	}
+	return b
 }
 
 // people sets owner and group: names or, if there are none, numbers.

@@ -188,7 +188,7 @@ func TestALongFirstBlockIsBelievedByItsName(t *testing.T) {
 }
 
 func TestTarsOfOthersCompressionsAreNotWritten(t *testing.T) {
-	for _, name := range []string{"x.tar.xz", "x.TBZ2", "x.tar.lz4"} {
+	for _, name := range []string{"x.tar.xz", "x.TBZ2", "x.tar.lz4", "x.tar.lz", "x.tar.Z", "x.tar.lzma"} {
 		st := &storetest.Mem{}
 		if _, err := create(t.Context(), st, name, format.CreateOptions{}); !errors.Is(err, errors.ErrUnsupported) || st.Get(name) != nil {
 			t.Errorf("%s: %v", name, err)

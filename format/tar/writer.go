@@ -47,7 +47,7 @@ func compressor(out io.Writer, name, level string) (io.WriteCloser, error) {
 }
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
-	if by := compression(name); by == codec.Bzip2 || by == codec.XZ || by == codec.LZ4 {
+	if by := compression(name); by != codec.Raw && by != codec.Zstd && by != codec.Gzip {
 		return nil, fmt.Errorf("%s: writing tars compressed with %s is not supported: %w", format.Escape(name), by, errors.ErrUnsupported)
 	}
 	m, err := kit.NewMembers(ctx, st, name, o, "")

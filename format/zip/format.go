@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/internal/charset"
 )
 
 // Format is the zip format.
@@ -15,7 +16,7 @@ var Format = &format.Format{
 	Params: []format.Param{{
 		Name: "level", For: format.ToCreate, Kind: format.ParamWord, Words: []string{"fastest", "fast", "better", "best"},
 		Help: "compression level: fastest, fast, better or best (default between fast and better)",
-	}},
+	}, charset.Param},
 	Refuses: refuses,
 
 	StoredTime: storedTime,
@@ -33,11 +34,14 @@ func detect(p format.Probe) format.Match {
 	if p.Size < 0 {
 		return format.No
 	}
-	if bytes.HasPrefix(p.Head, []byte(localMagic)) {
+	if bytes.HasPrefix(p.Head, []byte(localMagic)) || bytes.HasPrefix(p.Head, []byte(splitMagic)) {
 		return format.Likely
 	}
 	at := findEnd(p.Tail)
 	if at < 0 {
+		if number, _ := partNumber(p.Name); number > 0 {
+			return format.Possible
+		}
 		return format.No
 	}
 	if e := parseEnd(p.Tail[at:]); !e.long && e.off+e.size == uint64(p.Size)-uint64(len(p.Tail)-at) {

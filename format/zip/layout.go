@@ -63,6 +63,7 @@ const (
 	extraTime  = 0x5455
 	extraName  = 0x7075
 	extraOwner = 0x7875
+	extraAES   = 0x9901
 )
 
 // Systems, in the high byte of the version. Unix and macOS have Unix permissions; the others use
@@ -117,21 +118,29 @@ type end struct {
 	count, size, off uint64
 	long             bool // the rest may be in a longer record
 	comment          string
+	// disk is the number of the last part of a split archive, from 0, and start that of the part in
+	// which the directory begins.
+	disk, start uint64
 }
 
 func parseEnd(b []byte) end {
 	e := end{count: uint64(binary.LittleEndian.Uint16(b[10:])), size: uint64(binary.LittleEndian.Uint32(b[12:])), off: uint64(binary.LittleEndian.Uint32(b[16:]))}
-	e.long = e.count == math.MaxUint16 || e.size == math.MaxUint32 || e.off == math.MaxUint32
+	e.disk, e.start = uint64(binary.LittleEndian.Uint16(b[4:])), uint64(binary.LittleEndian.Uint16(b[6:]))
+	e.long = e.count == math.MaxUint16 || e.size == math.MaxUint32 || e.off == math.MaxUint32 || e.disk == math.MaxUint16 || e.start == math.MaxUint16
 	return e
 }
 
-// parseLocator returns where the longer end record begins.
-func parseLocator(b []byte) (off uint64, ok bool) {
-	return binary.LittleEndian.Uint64(b[8:]), string(b[:4]) == locatorMagic
+// parseLocator returns in which part the longer end record begins, and where in it, and the number of
+// parts.
+func parseLocator(b []byte) (part, off uint64, parts uint32, ok bool) {
+	le := binary.LittleEndian
+	return uint64(le.Uint32(b[4:])), le.Uint64(b[8:]), le.Uint32(b[16:]), string(b[:4]) == locatorMagic
 }
 
 func parseEnd64(b []byte) (end, bool) {
-	return end{count: binary.LittleEndian.Uint64(b[32:]), size: binary.LittleEndian.Uint64(b[40:]), off: binary.LittleEndian.Uint64(b[48:])}, string(b[:4]) == end64Magic
+	le := binary.LittleEndian
+	return end{count: le.Uint64(b[32:]), size: le.Uint64(b[40:]), off: le.Uint64(b[48:]), disk: uint64(le.Uint32(b[16:])), start: uint64(le.Uint32(b[20:]))},
+		string(b[:4]) == end64Magic
 }
 
 // row is an entry of the directory.
@@ -144,16 +153,23 @@ type row struct {
 	stored   uint64 // stored size
 	size     uint64
 	off      uint64 // offset of its header
+	part     uint32 // of a split archive: where its header is
 	external uint32
 	time     time.Time
 	owner    string
 	group    string
 	renamed  bool // by an extra field
+	// Of an encrypted entry: the known byte of ZipCrypto, the strength and version of AES, and the method
+	// that AES hides.
+	known    byte
+	strength int
+	version  int
+	hidden   uint16
 }
 
 // parseRow parses the row at the start of b, and returns its length, which is 0 if b is too
-// short.
-func parseRow(b []byte) (r row, n int, err error) {
+// short. If decode is nil, a name without a stated encoding is in code page 437 if its system has it.
+func parseRow(b []byte, decode func(string) string) (r row, n int, err error) {
 	if len(b) < rowLen {
 		return r, 0, nil
 	}
@@ -167,11 +183,16 @@ func parseRow(b []byte) (r row, n int, err error) {
 	}
 	r = row{
 		name: string(b[rowLen:][:name]), maker: b[5], flags: le.Uint16(b[8:]), method: le.Uint16(b[10:]), crc: le.Uint32(b[16:]),
-		stored: uint64(le.Uint32(b[20:])), size: uint64(le.Uint32(b[24:])), off: uint64(le.Uint32(b[42:])), external: le.Uint32(b[38:]),
-		time: dosTime(le.Uint16(b[14:]), le.Uint16(b[12:])),
+		stored: uint64(le.Uint32(b[20:])), size: uint64(le.Uint32(b[24:])), off: uint64(le.Uint32(b[42:])), part: uint32(le.Uint16(b[34:])), external: le.Uint32(b[38:]),
+		time: dosTime(le.Uint16(b[14:]), le.Uint16(b[12:])), known: b[19],
+	}
+	if r.flags&flagBehind != 0 {
+		r.known = b[13] // the checksum was not known
 	}
 	err = r.extra(b[rowLen+name:][:extra])
-	if r.flags&flagUTF8 == 0 && !r.renamed && r.maker != madeByUnix && r.maker != madeByMacOS && !utf8.ValidString(r.name) {
+	if r.flags&flagUTF8 == 0 && !r.renamed && decode != nil {
+		r.name = decode(r.name)
+	} else if r.flags&flagUTF8 == 0 && !r.renamed && r.maker != madeByUnix && r.maker != madeByMacOS && !utf8.ValidString(r.name) {
 		r.name = fromDOS(r.name)
 	}
 	if (r.maker == madeByDOS || r.maker == madeByNTFS) && strings.IndexByte(r.name, '/') < 0 {
@@ -203,6 +224,9 @@ func (r *row) extra(b []byte) error {
 				}
 				*to, f = binary.LittleEndian.Uint64(f), f[8:]
 			}
+			if r.part == math.MaxUint16 && len(f) >= 4 {
+				r.part = binary.LittleEndian.Uint32(f)
+			}
 		case id == extraTime && n >= 5 && f[0]&1 != 0:
 			r.time = time.Unix(int64(int32(binary.LittleEndian.Uint32(f[1:]))), 0).UTC()
 		case id == extraNTFS && n >= 32 && binary.LittleEndian.Uint32(f[4:]) == 24<<16|1:
@@ -211,6 +235,8 @@ func (r *row) extra(b []byte) error {
 			}
 		case id == extraName && n > 5 && f[0] == 1 && r.flags&flagUTF8 == 0 && binary.LittleEndian.Uint32(f[1:]) == crc32.ChecksumIEEE([]byte(r.name)):
 			r.name, r.renamed = string(f[5:]), true // unless another program renamed it and left this field
+		case id == extraAES && n >= 7 && r.method == aesMethod:
+			r.version, r.strength, r.hidden = int(f[0]), int(f[4]), binary.LittleEndian.Uint16(f[5:])
 		case id == extraOwner && n >= 3 && f[0] == 1:
 			if uid, rest, ok := sizedNumber(f[1:]); ok {
 				if gid, _, ok := sizedNumber(rest); ok {

@@ -16,7 +16,9 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/internal/charset"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/columns"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -25,12 +27,18 @@ import (
 type reader struct {
 	*kit.Index
 	table  table
-	obj    store.Object
+	st     store.Store  // for the other parts; nil if they are not read
+	obj    store.Object // of a split archive, all parts as one
+	parts  *parts       // nil if it is not split
 	name   string
 	size   int64
 	dirOff int64
-	notes  []format.Problem
-	doubt  *format.Problem // the first problem that is an error
+	// password decrypts entries; locks has those that it is for, by their numbers.
+	password string
+	locks    map[int]*lock
+	decode   func(string) string // names that are not marked as UTF-8; nil for the usual rule
+	notes    []format.Problem
+	doubt    *format.Problem // the first problem that is an error
 
 	// For repairs:
 	each    func(x row, raw []byte) error
@@ -38,7 +46,10 @@ type reader struct {
 }
 
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ format.Reader, err error) {
-	r := &reader{name: name}
+	r := &reader{st: st, name: name, password: o.Password}
+	if r.decode, err = charset.Of("zip", o.Param); err != nil {
+		return nil, err
+	}
 	var tail []byte
 	if r.obj, tail, r.size, err = kit.OpenPart(ctx, st, name, kit.ProbeSize, storekit.ReadTail); err != nil {
 		return nil, err
@@ -63,7 +74,12 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 }
 
 func (r *reader) corrupt(code format.Code, off int64, msg string, args ...any) *format.CorruptError {
-	return kit.Corrupt("zip", code, r.name, off, msg, args...)
+	name := r.name
+	if r.parts != nil && off >= 0 {
+		part := r.parts.in(off)
+		name, off = r.parts.names[part], off-r.parts.starts[part]
+	}
+	return kit.Corrupt("zip", code, name, off, msg, args...)
 }
 
 // corruptItem is like corrupt, about an entry.
@@ -90,37 +106,62 @@ func (r *reader) findDirectory(ctx context.Context, tail []byte) (e end, base in
 		}
 	}
 	if at < 0 {
+		if err := r.partAlone(ctx); err != nil {
+			return e, 0, err
+		}
 		return e, 0, r.corrupt(format.MissingIndex, -1, "no end of the directory: truncated, or not a zip")
 	}
 	pos := r.size - int64(len(tail)) + int64(at)
 	comment := tail[at+endLen:]
 	r.comment = string(comment[:min(len(comment), int(binary.LittleEndian.Uint16(tail[at+20:])))])
 	e = parseEnd(tail[at:])
+	var locator []byte
 	if e.long && pos >= locatorLen {
 		b := make([]byte, locatorLen)
 		if err := r.obj.ReadAt(ctx, b, pos-locatorLen); err != nil {
 			return e, 0, err
 		}
-		if off, ok := parseLocator(b); ok {
-			if off > math.MaxInt64 || int64(off) > pos-locatorLen-end64Len {
-				return e, 0, r.corrupt(format.OutOfBounds, pos-locatorLen, "the end of the directory cannot be at %d", off)
+		if part, _, parts, ok := parseLocator(b); ok {
+			locator = b
+			if e.disk = part; parts > 1 { // the record and the end may be in different parts
+				e.disk = uint64(parts - 1)
 			}
-			b = make([]byte, end64Len)
+		}
+	}
+	if e.disk > 0 && e.disk <= mostParts && r.st != nil {
+		size := r.size
+		if err := r.join(ctx, int(e.disk)); err != nil {
+			return e, 0, err
+		}
+		pos += r.size - size
+	}
+	if locator != nil {
+		part, off, _, _ := parseLocator(locator)
+		off, within := r.parts.from(part, off)
+		if !within || off > math.MaxInt64 || int64(off) > pos-locatorLen-end64Len {
+			return e, 0, r.corrupt(format.OutOfBounds, pos-locatorLen, "the end of the directory cannot be at %d", off)
+		}
+		b := make([]byte, end64Len)
+		if err := r.obj.ReadAt(ctx, b, int64(off)); err != nil {
+			return e, 0, err
+		}
+		if string(b[:4]) != end64Magic {
+			// Bytes may precede the archive.
+			off = uint64(pos - locatorLen - end64Len)
 			if err := r.obj.ReadAt(ctx, b, int64(off)); err != nil {
 				return e, 0, err
 			}
-			if string(b[:4]) != end64Magic {
-				// Bytes may precede the archive.
-				off = uint64(pos - locatorLen - end64Len)
-				if err := r.obj.ReadAt(ctx, b, int64(off)); err != nil {
-					return e, 0, err
-				}
-			}
-			if e, ok = parseEnd64(b); !ok {
-				return e, 0, r.corrupt(format.BadIndex, int64(off), "expected the end of the directory")
-			}
-			pos = int64(off)
 		}
+		var ok bool
+		if e, ok = parseEnd64(b); !ok {
+			return e, 0, r.corrupt(format.BadIndex, int64(off), "expected the end of the directory")
+		}
+		pos = int64(off)
+	}
+	if off, within := r.parts.from(e.start, e.off); within {
+		e.off = off
+	} else {
+		return e, 0, r.corrupt(format.OutOfBounds, pos, "the directory cannot be at %d of part %d", e.off, e.start+1)
 	}
 	if e.size > uint64(pos) || e.off > uint64(pos)-e.size {
 		return e, 0, r.corrupt(format.OutOfBounds, pos, "the directory of %d bytes at %d ends after %d", e.size, e.off, pos)
@@ -161,7 +202,7 @@ func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) er
 		return nil
 	}
 	for off < stop {
-		x, n, err := parseRow(buf)
+		x, n, err := parseRow(buf, r.decode)
 		if n == 0 && err == nil && next < end {
 			if err := fill(); err != nil {
 				return err
@@ -189,6 +230,9 @@ func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) er
 		}
 		if memory += int64(len(x.name)) + costOfEntry; memory > limit {
 			return r.corrupt(format.Limit, off, "%d entries take more memory than the limit of %d bytes", r.table.Len()+1, limit)
+		}
+		if x.flags&flagEncrypted != 0 && r.password != "" {
+			memory += costOfALock
 		}
 		if err == nil && r.each != nil {
 			if err := r.each(x, buf[:n]); err != nil {
@@ -239,15 +283,28 @@ func (r *reader) behindEnd(tail []byte, off int64) {
 func (r *reader) Can() format.Abilities {
 	can := r.Index.Can()
 	can.Doubt = func() *format.Problem { return r.doubt }
+	can.Made = func(name string) store.Object {
+		if r.parts != nil && name == r.joined() {
+			return r.parts
+		}
+		return r.decrypted(name)
+	}
+	can.Compares = func(e format.Entry) format.Proof {
+		if i, ok := e.Ref.(int); ok && r.locks[i] != nil {
+			return format.Summed
+		}
+		return format.Unproven
+	}
 	return can
 }
 
 // add adds the entry of a row.
 func (r *reader) add(x row, base, rowOff int64) {
 	mode, known := x.mode()
+	off, within := r.parts.from(uint64(x.part), x.off)
 	name := strings.TrimSuffix(x.name, "/")
 	t := &r.table
-	e := item{off: int64(x.off) + base, stored: int64(x.stored), size: int64(x.size), crc: x.crc, mode: mode &^ fs.ModeType,
+	e := item{off: int64(off) + base, stored: int64(x.stored), size: int64(x.size), crc: x.crc, mode: mode &^ fs.ModeType,
 		nameLen: uint32(len(name)), owner: t.people.ID([]byte(x.owner)), group: t.people.ID([]byte(x.group))}
 	e.name = t.names.Add([]byte(name))
 	if known {
@@ -259,7 +316,8 @@ func (r *reader) add(x row, base, rowOff int64) {
 	}
 	var wrong *format.Problem
 	fault := func(code format.Code, class, msg string, args ...any) {
-		wrong = &format.Problem{Code: code, Class: class, Severity: format.Error, Volume: r.name, Off: rowOff, Entry: name, HasEntry: true, Message: fmt.Sprintf(msg, args...)}
+		wrong = &r.corrupt(code, rowOff, msg, args...).Problem
+		wrong.Class, wrong.Entry, wrong.HasEntry = class, name, true
 	}
 	switch {
 	case name != x.name, mode&fs.ModeType == fs.ModeDir, !known && x.size == 0 && x.external&dosDir != 0:
@@ -268,6 +326,20 @@ func (r *reader) add(x row, base, rowOff int64) {
 		e.kind = format.Symlink
 	case mode&fs.ModeType != 0:
 		fault(format.Unsupported, "device", "not a file, folder or link: not supported")
+	}
+	var l *lock
+	extra := uint64(0)
+	if x.flags&flagEncrypted != 0 {
+		if l = lockOf(&x); l != nil && e.kind != format.Dir {
+			before, after := l.around()
+			extra = uint64(before + after)
+		}
+		if x.strength > 0 {
+			x.method = x.hidden
+		}
+		if x.version > 1 {
+			e.flags |= isUnsummed
+		}
 	}
 	coder, read := methods[x.method]
 	e.method = uint8(x.method)
@@ -278,16 +350,24 @@ func (r *reader) add(x row, base, rowOff int64) {
 	case !read:
 		fault(format.Unsupported, "unsupported-compression", "compression %s is not supported", cmp.Or(unread[x.method], fmt.Sprintf("method %d", x.method)))
 	case coder != codec.Raw:
-	case x.stored != x.size:
-		fault(format.BadIndex, "", "%d bytes stored, expected %d", x.stored, x.size)
+	case x.stored != x.size+extra:
+		fault(format.BadIndex, "", "%d bytes stored, expected %d", x.stored, x.size+extra)
 	}
-	if x.flags&flagEncrypted != 0 {
-		fault(format.Unsupported, "encrypted", "encrypted")
+	switch {
+	case x.flags&flagEncrypted == 0:
+	case l == nil:
+		fault(format.Unsupported, "encryption", "encryption of this kind is not supported")
+	case r.password == "":
+		fault(format.Unsupported, "encrypted", "encrypted: it needs a password")
+	default:
+		columns.Rare(&r.locks, t.Len(), l)
 	}
 	if e.kind == format.File && e.size == 0 {
 		e.stored = 0 // an empty stream
 	}
-	if e.kind != format.Dir && e.off > r.dirOff-localLen-e.stored {
+	if !within {
+		fault(format.OutOfBounds, "", "expected at %d of part %d, which ends before that", x.off, x.part+1)
+	} else if e.kind != format.Dir && e.off > r.dirOff-localLen-e.stored {
 		fault(format.OutOfBounds, "", "%d bytes expected at %d, but the directory begins at %d", e.stored, e.off, r.dirOff)
 	}
 	t.items.Add(e)
@@ -320,12 +400,12 @@ func (r *reader) readLink(ctx context.Context, i int) error {
 	if p.stored > maxLink {
 		return r.corruptItem(p, format.Limit, p.off, "link target of %d bytes: expected at most %d", p.stored, maxLink)
 	}
-	off, err := r.contentOff(ctx, p)
+	obj, _, off, n, err := r.place(ctx, i, p)
 	if err != nil {
 		return err
 	}
-	b := make([]byte, p.stored)
-	if err := r.obj.ReadAt(ctx, b, off); err != nil {
+	b := make([]byte, n)
+	if err := obj.ReadAt(ctx, b, off); err != nil {
 		return err
 	}
 	if p.method != stored {
@@ -359,6 +439,19 @@ func (r *reader) contentOff(ctx context.Context, p *item) (int64, error) {
 	return p.off + n, nil
 }
 
+// place returns where the content of an entry is, decrypted: the object, its name and the range.
+func (r *reader) place(ctx context.Context, i int, p *item) (obj store.Object, name string, off, n int64, err error) {
+	if l := r.locks[i]; l != nil {
+		if obj, err = r.unlock(ctx, i, p, l); err != nil {
+			return nil, "", 0, 0, err
+		}
+		before, after := l.around()
+		return obj, r.decryptedName(i), 0, p.stored - before - after, nil
+	}
+	off, err = r.contentOff(ctx, p)
+	return r.obj, r.name, off, p.stored, err
+}
+
 func (r *reader) Close() error { return r.obj.Close() }
 
 func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
@@ -368,12 +461,16 @@ func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter
 			return
 		}
 		p := r.table.items.At(i)
-		at, err := r.contentOff(ctx, p)
-		x := format.Extent{Size: e.Size, Object: r.name, Off: at, Len: p.stored, Codec: p.codec()}
+		_, name, at, n, err := r.place(ctx, i, p)
+		x := format.Extent{Size: e.Size, Object: name, Off: at, Len: n, Codec: p.codec()}
 		if p.method != stored && p.flags&isOpen == 0 {
 			x.Unit = e.Size
 		}
-		yield(x, err)
+		if err != nil || r.locks[i] != nil {
+			yield(x, err)
+			return
+		}
+		r.places(x, yield)
 	}
 }
 
@@ -410,17 +507,34 @@ func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 		}
 	})
 	return func(yield func(format.Region, error) bool) {
+		placed := func(g format.Region) bool {
+			if r.parts == nil {
+				return yield(g, nil)
+			}
+			return r.parts.split(g.Off, g.Len, func(part int, off, n int64) bool {
+				g.Object, g.Off, g.Len = r.parts.names[part], off, n
+				return yield(g, nil)
+			})
+		}
 		for g, err := range headers {
-			if !yield(g, err) || err != nil {
+			if err != nil {
+				yield(g, err)
+				return
+			}
+			if !placed(g) {
 				return
 			}
 		}
 		if n := r.size - r.dirOff; n > 0 {
-			yield(format.Region{Object: r.name, Off: r.dirOff, Len: n, Use: format.IndexData, Label: "directory"}, nil)
+			placed(format.Region{Object: r.name, Off: r.dirOff, Len: n, Use: format.IndexData, Label: "directory"})
 		}
 	}
 }
 
 func (r *reader) About(context.Context) (format.About, error) {
-	return format.About{Version: "zip", Volumes: []string{r.name}, IndexBytes: r.size - r.dirOff, Notes: r.notes}, nil
+	volumes := []string{r.name}
+	if r.parts != nil {
+		volumes = r.parts.names
+	}
+	return format.About{Version: "zip", Volumes: volumes, IndexBytes: r.size - r.dirOff, Notes: r.notes}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/internal/charset"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
@@ -24,7 +26,15 @@ import (
 // where they are. Correct rows of the directory are kept. Damaged headers before contents are
 // made from rows, and missing rows from headers.
 func repair(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (format.Plan, error) {
-	if err := verify(ctx, st, name, o, report); err != nil {
+	split, sound, err := check(ctx, st, name, o, report)
+	switch {
+	case err != nil || split && sound:
+		return format.Plan{}, err
+	case split:
+		return format.Plan{}, fmt.Errorf("%s: a split zip is not repaired: join its parts first, with zip -s 0 %[1]s --out OUTPUT: %w", format.Escape(name), errors.ErrUnsupported)
+	}
+	decode, err := charset.Of("zip", o.Param)
+	if err != nil {
 		return format.Plan{}, err
 	}
 	obj, tail, size, err := kit.OpenPart(ctx, st, name, kit.ProbeSize, storekit.ReadTail)
@@ -32,7 +42,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return format.Plan{}, err
 	}
 	defer obj.Close()
-	m := &repairer{reader: &reader{name: name, obj: obj, size: size, dirOff: size}, ctx: ctx, limit: o.Limits.OrDefault().Index, names: map[string]bool{}}
+	m := &repairer{reader: &reader{name: name, decode: decode, obj: obj, size: size, dirOff: size}, ctx: ctx, limit: o.Limits.OrDefault().Index, names: map[string]bool{}}
 	dirOff := int64(0)
 	m.each = func(x row, raw []byte) error {
 		m.base = m.dirOff - dirOff
@@ -396,7 +406,7 @@ func (m *repairer) local(off int64) (_ *found, next int64, _ error) {
 	raw := append(make([]byte, rowLen), b[localLen:n]...)
 	copy(raw, rowMagic)
 	copy(raw[6:], b[4:localLen])
-	x, _, err := parseRow(raw)
+	x, _, err := parseRow(raw, m.decode)
 	if err != nil || x.name == "" {
 		return nil, 0, nil
 	}

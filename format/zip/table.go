@@ -31,6 +31,7 @@ const (
 	hasTime
 	isRare // in table.faults or links
 	isOpen // a decoder may read beyond the end of what is stored
+	isUnsummed
 )
 
 // costOfEntry is the memory that an entry takes besides its name, with its share of the order of
@@ -61,9 +62,12 @@ func (t *table) Entry(i int) format.Entry {
 		e.ModTime = time.Unix(x.sec, int64(x.nsec)).UTC()
 	}
 	if x.kind == format.File {
+		e.Size = x.size
+	}
+	if x.kind == format.File && x.flags&isUnsummed == 0 {
 		var sum [4]byte
 		binary.BigEndian.PutUint32(sum[:], x.crc)
-		e.Size, e.Digest = x.size, format.Digest{Algo: "crc32", Sum: string(sum[:])}
+		e.Digest = format.Digest{Algo: "crc32", Sum: string(sum[:])}
 	}
 	if x.flags&isRare != 0 {
 		e.Link, e.Fault = t.links[i], t.faults[i]

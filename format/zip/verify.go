@@ -2,7 +2,6 @@ package zip
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
@@ -10,17 +9,29 @@ import (
 )
 
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
+	_, _, err := check(ctx, st, name, o, report)
+	return err
+}
+
+// check is verify, and tells whether the archive is split, and whether nothing is wrong with it.
+func check(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (split, sound bool, err error) {
+	sound = true
+	tell := func(p format.Problem) {
+		sound = sound && p.Severity == format.Note
+		report(p)
+	}
 	x, err := open(ctx, st, name, o)
 	if err != nil {
-		return kit.Reported(err, report)
+		return false, false, kit.Reported(err, report)
 	}
 	defer x.Close()
 	r := x.(*reader)
 	for _, p := range r.notes {
-		report(p)
+		tell(p)
 	}
-	kit.CheckEntries(r.Index, name, report)
-	return r.checkPlaces(ctx, report)
+	kit.CheckEntries(r.Index, name, tell)
+	err = r.checkPlaces(ctx, tell)
+	return r.parts != nil, sound, err
 }
 
 // checkPlaces reads the header before each content, and reports contents that are within others,
@@ -28,7 +39,7 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 func (r *reader) checkPlaces(ctx context.Context, report func(format.Problem)) error {
 	end := int64(0)
 	for _, i := range r.byPlace() {
-		p, name := r.table.items.At(int(i)), r.table.Name(int(i))
+		p := r.table.items.At(int(i))
 		off, err := r.contentOff(ctx, p)
 		if c, damaged := err.(*format.CorruptError); damaged {
 			report(c.Problem)
@@ -38,8 +49,9 @@ func (r *reader) checkPlaces(ctx context.Context, report func(format.Problem)) e
 			return err
 		}
 		if p.off < end {
-			report(format.Problem{Code: format.Overlap, Severity: format.Warning, Volume: r.name, Off: p.off, Entry: name, HasEntry: true,
-				Message: fmt.Sprintf("begins before another entry ends at %d", end)})
+			c := r.corruptItem(p, format.Overlap, p.off, "begins before another entry ends at %d", end)
+			c.Severity = format.Warning
+			report(c.Problem)
 		}
 		end = max(end, off+p.stored)
 	}

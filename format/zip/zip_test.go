@@ -106,13 +106,13 @@ func TestEntriesOfOthersAreRead(t *testing.T) {
 func TestLongNumbersComeBack(t *testing.T) {
 	want := row{name: "x", size: 5 << 40, stored: 6 << 32, off: 7 << 33, method: deflated, crc: 9, time: when, maker: madeByUnix, external: unixFile << 16}
 	b := want.append(nil)
-	got, n, err := parseRow(append(b, "PK"...))
+	got, n, err := parseRow(append(b, "PK"...), nil)
 	if err != nil || n != len(b) || got != want {
 		t.Errorf("%+v, %d, %v; expected %+v, %d", got, n, err, want, len(b))
 	}
 	e := end{count: 1 << 20, size: 5 << 32, off: 6 << 40}
 	b = appendEnd(nil, e)
-	if off, ok := parseLocator(b[end64Len:]); !ok || off != e.off+e.size {
+	if _, off, n, ok := parseLocator(b[end64Len:]); !ok || off != e.off+e.size || n != 1 {
 		t.Errorf("the longer end is said to be at %d", off)
 	}
 	if got, ok := parseEnd64(b); !ok || got != e {
@@ -281,7 +281,7 @@ func FuzzRow(f *testing.F) {
 	f.Add(b[bytes.Index(b, []byte(rowMagic)):])
 	f.Add((&row{name: "x", size: 1 << 40, time: when}).append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r, n, err := parseRow(b)
+		r, n, err := parseRow(b, nil)
 		if err != nil || n == 0 {
 			return
 		}
@@ -289,7 +289,7 @@ func FuzzRow(f *testing.F) {
 			t.Fatalf("%d of %d bytes", n, len(b))
 		}
 		r.mode()
-		if again, _, err := parseRow(r.append(nil)); err != nil || again.name != r.name || again.size != r.size || again.stored != r.stored || again.off != r.off {
+		if again, _, err := parseRow(r.append(nil), nil); err != nil || again.name != r.name || again.size != r.size || again.stored != r.stored || again.off != r.off {
 			t.Fatalf("%+v comes back as %+v, %v", r, again, err)
 		}
 	})

@@ -110,7 +110,8 @@ func Number(b []byte) (int64, bool) {
 	return int64(x), true
 }
 
-// Octal reads digits among NULs and spaces. An empty field is 0.
+// Octal reads digits among spaces, up to a NUL. One NUL may be in front of them, as old programs have
+// it. After two of them, other programs read nothing more, so neither does this. An empty field is 0.
 func Octal(b []byte) (n int64, ok bool) {
 	// Nearly all are digits up to a NUL.
 	for i, c := range b {
@@ -123,16 +124,10 @@ func Octal(b []byte) (n int64, ok bool) {
 		}
 	}
 	n = 0
-	for len(b) > 0 && (b[0] == ' ' || b[0] == 0) {
+	if len(b) > 0 && b[0] == 0 {
 		b = b[1:]
 	}
-	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == 0) {
-		b = b[:len(b)-1]
-	}
-	for _, c := range b {
-		if c == 0 {
-			break
-		}
+	for _, c := range bytes.Trim(Text(b), " ") {
 		if c -= '0'; c > 7 {
 			return 0, false
 		}

@@ -21,6 +21,7 @@ type objects struct {
 	stale atomic.Pointer[error] // why nothing is read any more
 
 	borrowed func(name string) store.Object // what the format holds open; may be nil
+	made     func(name string) store.Object // what only the format has; may be nil
 
 	mu sync.RWMutex
 	m  map[objectKey]store.Object // nil once closed
@@ -43,9 +44,11 @@ func (x *objects) open(ctx context.Context, name string, external bool) (store.O
 	if err := x.stale.Load(); err != nil {
 		return nil, *err
 	}
-	if x.borrowed != nil && !external {
-		if o := x.borrowed(name); o != nil {
-			return o, nil
+	for _, has := range []func(string) store.Object{x.borrowed, x.made} {
+		if has != nil && !external {
+			if o := has(name); o != nil {
+				return o, nil
+			}
 		}
 	}
 	key := objectKey{name, external}

@@ -73,7 +73,7 @@ func New(st store.Store, name string, external []string, cacheBytes int64) *Sour
 // Read sets the format and the reader of the archive.
 func (s *Source) Read(f *format.Format, r format.Reader) {
 	can := r.Can()
-	s.Format, s.Reader, s.runs, s.compares = f, r, can.Run, can.Compares
+	s.Format, s.Reader, s.runs, s.compares, s.objects.made = f, r, can.Run, can.Compares, can.Made
 }
 
 // Borrow makes s use the objects that its reader holds open, if it has any. They must be of the

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/read/listing"
+	"github.com/holdall/holdall/store"
 )
 
 // Reader answers from an index, or from the archive if the index is damaged or does not know.
@@ -104,7 +105,17 @@ func (k *Reader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry
 
 // Can returns what else the reader can do.
 func (k *Reader) Can() format.Abilities {
-	return format.Abilities{Run: k.Run, EntriesBelow: k.EntriesBelow, EntriesFrom: k.EntriesFrom}
+	return format.Abilities{Run: k.Run, EntriesBelow: k.EntriesBelow, EntriesFrom: k.EntriesFrom, Made: k.made}
+}
+
+// made is Abilities.Made of the archive: extents that the index cannot have are the archive's own.
+func (k *Reader) made(name string) store.Object {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.real == nil || k.real.Can().Made == nil {
+		return nil
+	}
+	return k.real.Can().Made(name)
 }
 
 func (k *Reader) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
