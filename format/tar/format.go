@@ -43,7 +43,9 @@ func extensions() []string {
 // marks are the beginnings of compressed tars. The members of a plain one are found anyway.
 func marks() (all []string) {
 	for _, c := range compressions {
-		all = append(all, string(c.magic))
+		if len(c.magic) > 0 {
+			all = append(all, string(c.magic))
+		}
 	}
 	return all
 }

@@ -107,7 +107,7 @@ func search(ctx context.Context, obj store.Object, size int64, marks []string, f
 		}
 		var at []int
 		for _, m := range marks {
-			for from := 0; ; {
+			for from := 0; m != ""; {
 				i := bytes.Index(b[from:min(len(b), searched+len(m)-1)], []byte(m))
 				if i < 0 {
 					break
