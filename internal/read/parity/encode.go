@@ -3,6 +3,7 @@ package parity
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"encoding/binary"
@@ -10,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/zeebo/blake3"
@@ -74,6 +76,8 @@ type Encoder struct {
 	near     []byte // sum of the current neighbours
 	nears    room
 	sums     room // digests
+	hashes   room // rolling hashes
+	rolls    []uint32
 	grows    bool // the parity must suffice for an archive that grows
 	err      error
 }
@@ -99,7 +103,8 @@ func newEncoder(ctx context.Context, g geometry, loss float64) *Encoder {
 	code := newCoder(g.block, g.groups, g.order)
 	return &Encoder{
 		ctx: ctx, g: g, loss: loss, code: code, together: code.together(), open: make([]byte, code.together()*g.block), near: make([]byte, g.block),
-		head: room{limit: 8 << 20}, nears: room{limit: 4 << 20}, sums: room{limit: 8 << 20},
+		head: room{limit: 8 << 20}, nears: room{limit: 4 << 20}, sums: room{limit: 8 << 20}, hashes: room{limit: 4 << 20},
+		rolls: make([]uint32, code.together()),
 	}
 }
 
@@ -112,6 +117,7 @@ func (e *Encoder) Close() {
 	e.head.close()
 	e.nears.close()
 	e.sums.close()
+	e.hashes.close()
 }
 
 // ErrTooMuch means that an archive became longer than expected, so that its parity would be less
@@ -188,8 +194,16 @@ func (e *Encoder) take(b []byte) error {
 		return nil
 	}
 	first := e.next
-	for at := 0; at < len(b); at += e.g.block {
-		if err := e.keepDigest(e.next, b[at:at+e.g.block]); err != nil {
+	// The rolling hashes take about as long as all the rest.
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := range e.rolls {
+			e.rolls[i] = rollOf(b[i*e.g.block : (i+1)*e.g.block])
+		}
+	})
+	defer wg.Wait()
+	for i := range e.rolls {
+		if err := e.keepDigest(e.next, b[i*e.g.block:(i+1)*e.g.block]); err != nil {
 			return err
 		}
 		e.next++
@@ -197,6 +211,12 @@ func (e *Encoder) take(b []byte) error {
 	e.beginNear(first)
 	if err := e.code.addTogether(e.ctx, first, b, e.near); err != nil {
 		return err
+	}
+	wg.Wait()
+	for i, roll := range e.rolls {
+		if err := e.keepRoll(first+int64(i), roll); err != nil {
+			return err
+		}
 	}
 	return e.endNear(e.next)
 }
@@ -211,7 +231,7 @@ func (e *Encoder) add(b []byte) error {
 		}
 		return e.head.write(b, at)
 	}
-	if err := e.keepDigest(i, b); err != nil {
+	if err := e.keepHashes(i, b); err != nil {
 		return err
 	}
 	e.beginNear(i)
@@ -238,6 +258,16 @@ func (e *Encoder) endNear(next int64) error {
 }
 
 func allZeros(b []byte) bool { return b[0] == 0 && bytes.Equal(b[1:], b[:len(b)-1]) }
+
+func (e *Encoder) keepHashes(i int64, b []byte) error {
+	return cmp.Or(e.keepDigest(i, b), e.keepRoll(i, rollOf(b)))
+}
+
+func (e *Encoder) keepRoll(i int64, roll uint32) error {
+	var d [rollLen]byte
+	binary.LittleEndian.PutUint32(d[:], roll)
+	return e.hashes.write(d[:], i*rollLen)
+}
 
 func (e *Encoder) keepDigest(i int64, b []byte) error {
 	var d [digestLen]byte
@@ -291,7 +321,7 @@ func (e *Encoder) finish() error {
 			err = e.nears.write(e.near, at)
 		}
 		if err == nil {
-			err = e.keepDigest(i, b)
+			err = e.keepHashes(i, b)
 		}
 		if err == nil {
 			err = e.code.add(e.ctx, i, b)
@@ -328,14 +358,19 @@ func (e *Encoder) write(to io.Writer, objects []Object) error {
 	if err != nil {
 		return err
 	}
-	// The directory consists of the digests, the description and zeros.
+	// The directory consists of the digests, the rolling hashes, the description and zeros.
 	g := &e.g
-	length := g.blocks*digestLen + int64(len(text))
+	length := g.text() + int64(len(text))
 	g.directory = (length + int64(g.block) - 1) / int64(g.block)
 	if err := g.check(); err != nil {
 		return err
 	}
-	if err := e.sums.write(text, g.blocks*digestLen); err != nil {
+	if g.rolls() {
+		if err := e.sums.append(&e.hashes, g.blocks*digestLen, g.blocks*rollLen); err != nil {
+			return err
+		}
+	}
+	if err := e.sums.write(text, g.text()); err != nil {
 		return err
 	}
 	if err := e.sums.reserve(g.directory * int64(g.block)); err != nil {

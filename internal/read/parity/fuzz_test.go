@@ -240,7 +240,7 @@ func FuzzForged(f *testing.F) {
 			}
 			record := slices.Clone(rest[:min(n, len(rest))])
 			rest = rest[len(record):]
-			h.geometry = geometry{int(block), shape{int64(blocks & (1<<62 - 1)), int64(groups), 1 << (order & 15), int(parity)}, int64(directory)}
+			h.geometry = geometry{int(block), shape{int64(blocks & (1<<62 - 1)), int64(groups), 1 << (order & 15), int(parity)}, int64(directory), h.version}
 			if n := headerLen + int(block); h.kind != kindEnd && block <= 3*minBlock {
 				record = append(record, make([]byte, max(0, n-len(record)))...)[:n]
 			}
