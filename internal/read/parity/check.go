@@ -45,6 +45,17 @@ func (g *Guard) Size() Report {
 	return Report{Block: g.f.h.block, Blocks: g.f.h.blocks, ParityHad: int64(g.f.h.parity)}
 }
 
+// Moved reports whether Check has found that an object of the archive that the guard was bound to
+// is too long, or has its blocks elsewhere.
+func (g *Guard) Moved() bool {
+	for _, p := range g.objs {
+		if p.own && (p.moved || p.shifted() || p.there > p.Size) {
+			return true
+		}
+	}
+	return false
+}
+
 // Beyond is the number of damaged blocks that cannot be healed.
 func (r Report) Beyond() int64 { return r.Damaged - r.Healed }
 

@@ -67,21 +67,22 @@ func content(rnd *rand.Rand, size int) []byte {
 	return b
 }
 
-// absent returns how many blocks of each group are nowhere in what is left.
-func absent(was, left []byte, block int, groups int64) []int64 {
-	n := make([]int64, groups)
+// absent returns how many blocks of each group are nowhere in what is left, and how many in all.
+func absent(was, left []byte, block int, groups int64) (n []int64, all int64) {
+	n = make([]int64, groups)
 	left = append(bytes.Clone(left), make([]byte, block)...)
 	for i := 0; i*block < len(was); i++ {
 		if !bytes.Contains(left, was[i*block:min((i+1)*block, len(was))]) {
 			n[int64(i)%groups]++
+			all++
 		}
 	}
-	return n
+	return n, all
 }
 
 // TestMovedBlocksAreFound moves the bytes of an archive in several ways. What is healed is exact,
-// and it is healed whenever no group has lost more blocks than it has parity, counting only blocks
-// that are nowhere in what is left.
+// and it is healed whenever half of its blocks are left and no group has lost more than it has
+// parity, counting only blocks that are nowhere in what is left.
 func TestMovedBlocksAreFound(t *testing.T) {
 	kinds := slices.Sorted(func(yield func(string) bool) {
 		for kind := range moves {
@@ -116,9 +117,9 @@ func TestMovedBlocksAreFound(t *testing.T) {
 				}
 				st.Put("a.caf", now)
 				g := seek(t, st, "a.caf")
-				most := slices.Max(absent(was, now, g.f.h.block, groups))
-				within := most <= int64(g.f.h.parity)
-				what = fmt.Sprintf("%s; %d blocks of a group absent, parity of %d", what, most, g.f.h.parity)
+				n, all := absent(was, now, g.f.h.block, groups)
+				within := slices.Max(n) <= int64(g.f.h.parity) && 2*all <= g.f.h.blocks
+				what = fmt.Sprintf("%s; of %d blocks are absent %d, of a parity of %d", what, g.f.h.blocks, n, g.f.h.parity)
 				if within {
 					healed++
 				} else {
