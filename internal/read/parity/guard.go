@@ -49,12 +49,13 @@ type Guard struct {
 	given  map[int64]error // groups that cannot be healed
 	lost   room            // one bit per block, set if Check found it to be beyond healing
 
-	maySearch bool       // the archive may be restored, even if all of it has to be read
-	others    stream     // other files that may have blocks of the archive
-	searching sync.Mutex // held during a search
-	searches  int
-	moved     atomic.Pointer[places] // where blocks are that may not be in their places
-	allPlaces []*places              // to be closed
+	maySearch  bool       // the archive may be restored, even if all of it has to be read
+	others     stream     // other files that may have blocks of the archive
+	searching  sync.Mutex // held during a search
+	searches   int
+	mostWanted int64                  // blocks that are searched at every byte
+	moved      atomic.Pointer[places] // where blocks are that may not be in their places
+	allPlaces  []*places              // to be closed
 }
 
 // A part is one of the protected objects.
@@ -85,7 +86,7 @@ func (p *part) shifted() bool { return p.turned.Load() > 0 }
 // bind binds f to the archive called name in st, and to the rest of its set. The guard closes f; so
 // does bind if it fails.
 func bind(ctx context.Context, f *File, st store.Store, name string) (*Guard, error) {
-	g := &Guard{f: f, st: st, parts: map[string]*part{}, healed: map[int64]int64{}, given: map[int64]error{}}
+	g := &Guard{f: f, st: st, parts: map[string]*part{}, healed: map[int64]int64{}, given: map[int64]error{}, mostWanted: mostWanted}
 	g.kept.limit, g.lost.limit = sumMemory, sumMemory
 	from := int64(0)
 	found := false

@@ -108,7 +108,6 @@ func TestParityOfAnother(t *testing.T) {
 	was := testkit.Noise(rnd, 100*minBlock)
 	for name, now := range map[string][]byte{
 		"of the same length": testkit.Noise(rnd, len(was)),
-		"an older version":   append(slices.Clone(was), 1),
 		"half of it new":     slices.Concat(was[:40*minBlock], testkit.Noise(rnd, 60*minBlock)),
 	} {
 		t.Run(name, func(t *testing.T) {

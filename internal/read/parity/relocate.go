@@ -22,7 +22,7 @@ import (
 
 // mostWanted is how many blocks are searched at every byte. Of a longer archive, that many are
 // tried, evenly over all, and then the blocks before and after each that is found.
-var mostWanted int64 = 1 << 20
+const mostWanted = 1 << 20
 
 // chunkLen is how many bytes are searched at a time.
 const chunkLen = 4 << 20
@@ -224,8 +224,10 @@ func (s *search) run(ctx context.Context, before *places) error {
 		}
 		known = before.found
 	}
-	step := max(1, (s.blocks-known+mostWanted-1)/mostWanted)
+	most := s.g.mostWanted
+	step := max(1, (s.blocks-known+most-1)/most)
 	s.jumps = s.jumps || step > 1
+	s.wanted.all = make([]want, 0, (s.blocks-known)/step)
 	for i, k := int64(0), int64(0); i < s.blocks; i++ {
 		_, ok, err := s.places.get(i)
 		if err != nil {

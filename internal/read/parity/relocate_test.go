@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -174,4 +176,154 @@ func readAll(g *Guard, name string) ([]byte, error) {
 	}
 	b := make([]byte, info.Size)
 	return b, o.ReadAt(ctx, b, 0)
+}
+
+// An archive that is sound as it is stays, however its length and its order differ from those that
+// the parity has.
+func TestSoundArchiveIsNotReplaced(t *testing.T) {
+	rnd := testkit.Rand(t)
+	was := testkit.Noise(rnd, 50*minBlock+700)
+	st := &storetest.Mem{}
+	st.Put("a.caf", was)
+	protect(t, st, 0.1, "a.caf")
+	other := testkit.Noise(rnd, 3*minBlock)
+	for what, now := range map[string][]byte{
+		"a byte more at the end":    slices.Concat(was, other[:1]),
+		"more at the end":           slices.Concat(was, other),
+		"a byte more in the middle": slices.Concat(was[:80000], other[:1], was[80000:]),
+		"more in front":             slices.Concat(other, was),
+		"twice":                     slices.Concat(was, was),
+		"other order":               slices.Concat(was[80000:], was[:80000]),
+		"less in two places":        slices.Concat(was[:40000], was[41000:130000], was[140000:]),
+	} {
+		st.Put("a.caf", now)
+		asked := 0
+		for _, damaged := range []bool{false, true} {
+			g, err := Seek(t.Context(), st, "a.caf", "", func(context.Context) bool { asked++; return damaged })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (g.Suits == nil) != damaged {
+				t.Errorf("%s, damaged: %v: %v", what, damaged, g.Suits)
+			}
+			if g.searches > 0 && !damaged {
+				t.Errorf("%s: there was a search", what)
+			}
+			g.Close()
+		}
+		if asked != 2 {
+			t.Errorf("%s: it was asked %d times whether there is damage", what, asked)
+		}
+	}
+	st.Put("a.caf", slices.Concat(was, other))
+	if g, err := Seek(t.Context(), st, "a.caf", "", nil); err != nil || g.Suits == nil {
+		t.Errorf("nothing says that there is damage: %v", err)
+	}
+}
+
+// Parity of version 1 has no rolling hashes. It heals blocks in their places, and nothing is
+// searched.
+func TestVersion1(t *testing.T) {
+	rnd := testkit.Rand(t)
+	was := testkit.Noise(rnd, 50*minBlock+700)
+	st := &storetest.Mem{}
+	st.Put("a.caf"+Suffix, encodedAs(t, 1, 2, 0.1, was, []Object{{Size: int64(len(was))}}))
+	for what, now := range map[string][]byte{
+		"wrong bytes":      slices.Concat(was[:9000], testkit.Noise(rnd, 5000), was[14000:]),
+		"a cut head":       was[5000:],
+		"a missing middle": slices.Concat(was[:90000], was[91000:]),
+	} {
+		st.Put("a.caf", now)
+		g := seek(t, st, "a.caf")
+		if got, err := readAll(g, "a.caf"); err != nil || !bytes.Equal(got, was) {
+			t.Errorf("%s: %v, %v", what, g.Suits, err)
+		}
+		g.Close()
+	}
+	st.Put("a.caf", slices.Concat(was[:90000], []byte{1}, was[90000:]))
+	g := seek(t, st, "a.caf")
+	if g.Suits == nil {
+		t.Error("blocks were found without rolling hashes")
+	}
+	g.Close()
+	// A change makes it a file of the current version.
+	st.Put("a.tar", was)
+	st.Put("a.tar"+Suffix, encodedAs(t, 1, 2, 0.1, was, []Object{{Size: int64(len(was)), Modified: mustInfo(t, st, "a.tar").ModTime, Version: mustInfo(t, st, "a.tar").Version}}))
+	k, err := Keep(t.Context(), st, "a.tar")
+	if err == nil {
+		err = change(rnd, k.Store())
+	}
+	if err == nil {
+		_, err = k.Update(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Close()
+	if st.Get("a.tar" + Suffix)[4] != version {
+		t.Error("it is still of version 1")
+	}
+	wantHealed(t, rnd, st, "of version 1 before")
+}
+
+func mustInfo(t *testing.T, st store.Store, name string) store.Info {
+	t.Helper()
+	info, err := storekit.Briefly(st, name).Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// Of an archive with more blocks than are tried at every byte, the blocks around those are found.
+func TestBlocksAroundThoseThatAreTried(t *testing.T) {
+	rnd := testkit.Rand(t)
+	for range testkit.Rounds(t, 10) {
+		was := testkit.Noise(rnd, 200*minBlock+rnd.IntN(100*minBlock))
+		st := &storetest.Mem{}
+		st.Put("a.caf", was)
+		protect(t, st, 0.05, "a.caf")
+		cut, more := 30*minBlock+rnd.IntN(150*minBlock), testkit.Noise(rnd, 1+rnd.IntN(9000))
+		st.Put("a.caf", slices.Concat(more, was[cut:], more, was[:cut]))
+		g, err := Locate(t.Context(), st, "a.caf", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Unsound = func(context.Context) bool { return true }
+		g.mostWanted = 12
+		if err := g.Look(t.Context()); err != nil || g.found() < g.f.h.blocks-1 {
+			t.Errorf("%d of %d blocks were found: %v", g.found(), g.f.h.blocks, err)
+		}
+		if got, err := readAll(g, "a.caf"); err != nil || !bytes.Equal(got, was) {
+			t.Errorf("not what it was: %v", err)
+		}
+		g.Close()
+	}
+}
+
+// Rolling hashes that were forged to be found everywhere do not make a search slow.
+func TestForgedRollingHashes(t *testing.T) {
+	was := testkit.Noise(testkit.Rand(t), 9*minBlock)
+	st := &storetest.Mem{}
+	st.Put("a.caf", was)
+	protect(t, st, 0.5, "a.caf")
+	g := seek(t, st, "a.caf")
+	defer g.Close()
+	zeros := make([]byte, minBlock)
+	for _, jumps := range []bool{true, false} {
+		s := search{g: g, block: minBlock, blocks: 9, jumps: jumps, places: &places{stream: &stream{}}}
+		for i := range int64(9) {
+			s.wanted.all = append(s.wanted.all, want{block: i, hash: rollOf(zeros), digest: uint64(i)})
+		}
+		s.wanted.sort()
+		s.wanted.patience = 5
+		for range 100 {
+			if next, err := s.try(t.Context(), rollOf(zeros), 100, zeros); next != 0 || err != nil {
+				t.Fatal(next, err)
+			}
+		}
+		if n := s.wanted.all[0].tries; n != 5 || s.places.found > 0 {
+			t.Errorf("%d blocks were compared, and %d found", n, s.places.found)
+		}
+	}
 }
