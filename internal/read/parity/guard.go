@@ -50,7 +50,6 @@ type Guard struct {
 	lost   room            // one bit per block, set if Check found it to be beyond healing
 
 	maySearch  bool       // the archive may be restored, even if all of it has to be read
-	others     stream     // other files that may have blocks of the archive
 	searching  sync.Mutex // held during a search
 	searches   int
 	mostWanted int64                  // blocks that are searched at every byte
@@ -245,7 +244,7 @@ func (g *Guard) compareSome(ctx context.Context) error {
 // is left of it can have are there.
 func (g *Guard) isElsewhere(ctx context.Context) (bool, error) {
 	g.maySearch = true
-	there := g.others.size
+	there := int64(0)
 	for _, p := range g.objs {
 		there += p.there
 	}

@@ -27,8 +27,7 @@ const mostWanted = 1 << 20
 // chunkLen is how many bytes are searched at a time.
 const chunkLen = 4 << 20
 
-// A stream is all that there is of an archive: its objects as they are now, and then the other
-// files that are named. It is followed by zeros.
+// A stream is all that there is of an archive: its objects as they are now. It is followed by zeros.
 type stream struct {
 	objs []store.Object
 	ends []int64
@@ -163,9 +162,6 @@ func (f *File) lenOf(block int64) int64 {
 	return min(size, f.Total-block*size)
 }
 
-// Also makes searches look in another file, too.
-func (g *Guard) Also(o store.Object, size int64) { g.others.add(o, size) }
-
 // search searches for blocks that are not in their places, and reports whether it has found any.
 // It does so twice at most, and not before Look has found that the archive may be restored.
 func (g *Guard) search(ctx context.Context) (more bool, err error) {
@@ -178,13 +174,6 @@ func (g *Guard) search(ctx context.Context) (more bool, err error) {
 	s.places.at.limit = 8 << 20
 	for _, p := range g.objs {
 		s.places.stream.add(p.obj, p.there)
-	}
-	for i, o := range g.others.objs {
-		from := int64(0)
-		if i > 0 {
-			from = g.others.ends[i-1]
-		}
-		s.places.stream.add(o, g.others.ends[i]-from)
 	}
 	if err := s.run(ctx, g.moved.Load()); err != nil {
 		s.places.at.close()

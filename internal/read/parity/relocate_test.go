@@ -327,3 +327,24 @@ func TestForgedRollingHashes(t *testing.T) {
 		}
 	}
 }
+
+// The last block is shorter than the others, and found wherever it is.
+func TestLastBlockIsFound(t *testing.T) {
+	rnd := testkit.Rand(t)
+	for _, n := range []int{1, 2, 7, 8, 9, 700, minBlock - 1} {
+		was := testkit.Noise(rnd, 40*minBlock+n)
+		st := &storetest.Mem{}
+		st.Put("a.caf", was)
+		protect(t, st, 0.1, "a.caf")
+		g := seek(t, st, "a.caf")
+		lost := int(g.f.h.parity) * minBlock // as much as can be lost besides
+		g.Close()
+		rest, last := was[:40*minBlock-lost], was[40*minBlock:]
+		st.Put("a.caf", slices.Concat(rest, testkit.Noise(rnd, 3), last, testkit.Noise(rnd, 5000)))
+		g = seek(t, st, "a.caf")
+		if got, err := readAll(g, "a.caf"); err != nil || !bytes.Equal(got, was) {
+			t.Errorf("%d bytes: %v, %v", n, g.Suits, err)
+		}
+		g.Close()
+	}
+}
