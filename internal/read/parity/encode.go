@@ -3,7 +3,6 @@ package parity
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/subtle"
 	"encoding/binary"
@@ -11,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/zeebo/blake3"
@@ -77,7 +75,6 @@ type Encoder struct {
 	nears    room
 	sums     room // digests
 	hashes   room // rolling hashes
-	rolls    []uint32
 	grows    bool // the parity must suffice for an archive that grows
 	err      error
 }
@@ -104,7 +101,6 @@ func newEncoder(ctx context.Context, g geometry, loss float64) *Encoder {
 	return &Encoder{
 		ctx: ctx, g: g, loss: loss, code: code, together: code.together(), open: make([]byte, code.together()*g.block), near: make([]byte, g.block),
 		head: room{limit: 8 << 20}, nears: room{limit: 4 << 20}, sums: room{limit: 8 << 20}, hashes: room{limit: 4 << 20},
-		rolls: make([]uint32, code.together()),
 	}
 }
 
@@ -194,16 +190,8 @@ func (e *Encoder) take(b []byte) error {
 		return nil
 	}
 	first := e.next
-	// The rolling hashes take about as long as all the rest.
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for i := range e.rolls {
-			e.rolls[i] = rollOf(b[i*e.g.block : (i+1)*e.g.block])
-		}
-	})
-	defer wg.Wait()
-	for i := range e.rolls {
-		if err := e.keepDigest(e.next, b[i*e.g.block:(i+1)*e.g.block]); err != nil {
+	for at := 0; at < len(b); at += e.g.block {
+		if err := e.keepHashes(e.next, b[at:at+e.g.block]); err != nil {
 			return err
 		}
 		e.next++
@@ -211,12 +199,6 @@ func (e *Encoder) take(b []byte) error {
 	e.beginNear(first)
 	if err := e.code.addTogether(e.ctx, first, b, e.near); err != nil {
 		return err
-	}
-	wg.Wait()
-	for i, roll := range e.rolls {
-		if err := e.keepRoll(first+int64(i), roll); err != nil {
-			return err
-		}
 	}
 	return e.endNear(e.next)
 }
@@ -260,19 +242,13 @@ func (e *Encoder) endNear(next int64) error {
 func allZeros(b []byte) bool { return b[0] == 0 && bytes.Equal(b[1:], b[:len(b)-1]) }
 
 func (e *Encoder) keepHashes(i int64, b []byte) error {
-	return cmp.Or(e.keepDigest(i, b), e.keepRoll(i, rollOf(b)))
-}
-
-func (e *Encoder) keepRoll(i int64, roll uint32) error {
-	var d [rollLen]byte
-	binary.LittleEndian.PutUint32(d[:], roll)
-	return e.hashes.write(d[:], i*rollLen)
-}
-
-func (e *Encoder) keepDigest(i int64, b []byte) error {
 	var d [digestLen]byte
 	binary.LittleEndian.PutUint64(d[:], digestOf(b))
-	return e.sums.write(d[:], i*digestLen)
+	if err := e.sums.write(d[:], i*digestLen); err != nil {
+		return err
+	}
+	binary.LittleEndian.PutUint32(d[:], rollOf(b))
+	return e.hashes.write(d[:rollLen], i*rollLen)
 }
 
 // finish adds the remaining bytes and computes the parity.

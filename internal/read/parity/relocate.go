@@ -351,7 +351,7 @@ func (s *search) roll(ctx context.Context, at int64) (int64, error) {
 				}
 			}
 		}
-		in, out := b[i+n:i+n+2*wordLen], b[i:i+2*wordLen]
+		in, out := (*[2 * wordLen]byte)(b[i+n:])[:], (*[2 * wordLen]byte)(b[i:])[:]
 		h0 = h0*rollFactor + mixAt(in, 0) - mixAt(out, 0)*pow
 		h1 = h1*rollFactor + mixAt(in, 1) - mixAt(out, 1)*pow
 		h2 = h2*rollFactor + mixAt(in, 2) - mixAt(out, 2)*pow
@@ -519,7 +519,7 @@ func (w *wanted) sort() {
 	})
 	w.bits = uint(bits.Len(uint(len(w.all))))
 	w.first = make([]uint32, 1<<w.bits+1)
-	w.shift = 64 - max(w.bits, 3) + 2
+	w.shift = 64 - max(w.bits, 3)
 	w.filter = make([]uint64, 1<<(64-w.shift))
 	for _, x := range w.all {
 		w.filter[uint64(x.hash)<<32>>w.shift] |= 1 << (x.hash & 63)
