@@ -147,7 +147,11 @@ func (p opening) healed(ctx context.Context) (*Archive, error) {
 		locate()
 	}
 	by := p.st
-	if g != nil && g.Suits == nil {
+	switch {
+	case g == nil:
+	case g.Suits != nil && near && g.Inserted(ctx) && g.Look(ctx) == nil:
+		by = g.Store()
+	case g.Suits == nil:
 		by = g.StoreIf(func(ctx context.Context, object string, off, n int64) bool {
 			return g.Look(ctx) == nil && p.unsound(ctx, object, off, n)
 		})

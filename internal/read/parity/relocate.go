@@ -162,6 +162,27 @@ func (f *File) lenOf(block int64) int64 {
 	return min(size, f.Total-block*size)
 }
 
+// Inserted reports whether bytes seem to have been inserted into an object: near its end there are
+// blocks that are as far from the end as they were.
+func (g *Guard) Inserted(ctx context.Context) bool {
+	b := make([]byte, g.f.h.block)
+	size := int64(len(b))
+	for _, p := range g.objs {
+		last := (p.from+p.Size)/size - 1 // that ends in the object
+		for _, back := range []int64{0, 1, 2, 8} {
+			block := last - back
+			at := block*size - p.from
+			if p.there <= p.Size || at < 0 || g.raw(ctx, block, b) != errLost {
+				continue
+			}
+			if p.obj.ReadAt(ctx, b, at+p.there-p.Size) == nil && g.right(ctx, block, b) == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // search searches for blocks that are not in their places, and reports whether it has found any.
 // It does so twice at most, and not before Look has found that the archive may be restored.
 func (g *Guard) search(ctx context.Context) (more bool, err error) {
