@@ -162,8 +162,11 @@ func (f *File) lenOf(block int64) int64 {
 	return min(size, f.Total-block*size)
 }
 
+// fewBytes is less than what a program appends to an archive.
+const fewBytes = 512
+
 // Inserted reports whether bytes seem to have been inserted into an object: near its end there are
-// blocks that are as far from the end as they were.
+// blocks that are as far from the end as they were, or it has few bytes more and its end differs.
 func (g *Guard) Inserted(ctx context.Context) bool {
 	b := make([]byte, g.f.h.block)
 	size := int64(len(b))
@@ -175,7 +178,7 @@ func (g *Guard) Inserted(ctx context.Context) bool {
 			if p.there <= p.Size || at < 0 || g.raw(ctx, block, b) != errLost {
 				continue
 			}
-			if p.obj.ReadAt(ctx, b, at+p.there-p.Size) == nil && g.right(ctx, block, b) == nil {
+			if back == 0 && p.there-p.Size < fewBytes || p.obj.ReadAt(ctx, b, at+p.there-p.Size) == nil && g.right(ctx, block, b) == nil {
 				return true
 			}
 		}
