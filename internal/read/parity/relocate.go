@@ -22,7 +22,7 @@ import (
 
 // mostWanted is how many blocks are searched at every byte. Of a longer archive, that many are
 // tried, evenly over all, and then the blocks before and after each that is found.
-const mostWanted = 1 << 20
+const mostWanted = 1 << 19
 
 // chunkLen is how many bytes are searched at a time.
 const chunkLen = 4 << 20
@@ -225,7 +225,7 @@ type search struct {
 
 func (s *search) run(ctx context.Context, before *places) error {
 	known := int64(0)
-	if before != nil {
+	if before != nil && before.found > 0 {
 		for i := range s.blocks {
 			off, ok, err := before.get(i)
 			if err == nil && ok {
@@ -241,7 +241,16 @@ func (s *search) run(ctx context.Context, before *places) error {
 	step := max(1, (s.blocks-known+most-1)/most)
 	s.jumps = s.jumps || step > 1
 	s.wanted.all = make([]want, 0, (s.blocks-known)/step)
+	perRecord := int64(s.block / digestLen)
 	for i, k := int64(0), int64(0); i < s.blocks; i++ {
+		if i%perRecord == 0 { // a damaged parity file may have few of them
+			if _, err := s.g.f.digest(ctx, i); err == errLost {
+				i += perRecord - 1
+				continue
+			} else if err != nil {
+				return err
+			}
+		}
 		_, ok, err := s.places.get(i)
 		if err != nil {
 			return err
@@ -259,7 +268,7 @@ func (s *search) run(ctx context.Context, before *places) error {
 		return nil
 	}
 	s.wanted.sort()
-	s.wanted.patience = 64 + uint32(min(s.places.stream.size>>26, 1<<30))
+	s.wanted.patience = 64 + uint16(min(s.places.stream.size>>26, 1<<15))
 	s.one = make([]byte, s.block)
 	at := int64(0)
 	if s.jumps {
@@ -510,7 +519,7 @@ type want struct {
 	block  int64
 	digest uint64
 	hash   uint32
-	tries  uint32 // of the first with its hash: how often other bytes had the same hash
+	tries  uint16 // of the first with its hash: how often other bytes had the same hash
 	found  bool
 }
 
@@ -521,7 +530,7 @@ type wanted struct {
 	shift    uint     // of a sum, to get the index in filter
 	first    []uint32 // by the upper bits of a hash: index of the first
 	bits     uint     // how many these are
-	patience uint32   // how many tries there are with a hash, so that no one can make a search slow
+	patience uint16   // how many tries there are with a hash, so that no one can make a search slow
 }
 
 func (w *wanted) add(ctx context.Context, f *File, block int64) error {
