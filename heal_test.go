@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -161,6 +162,36 @@ func TestDamageIsHealedInEveryWayToRead(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// An archive in which bytes were inserted, removed, exchanged or doubled reads as it was.
+func TestMovedBytesAreHealedWhileRead(t *testing.T) {
+	for _, format := range []string{"caf", "lindi", "rvn", "zip", "tar"} {
+		t.Run(format, func(t *testing.T) {
+			t.Parallel()
+			rnd := testkit.Rand(t)
+			files := map[string]string{"long": string(testkit.Noise(rnd, 1<<20+100<<10)), "e": ""}
+			for i := range 20 {
+				files[fmt.Sprintf("d%d/f%02d", i%3, i)] = string(testkit.Noise(rnd, 1+rnd.IntN(12000)))
+			}
+			sound := protected(t, format, files, 0.1)
+			objects := slices.DeleteFunc(objectsIn(t, sound), func(name string) bool {
+				return strings.HasSuffix(name, parity.Suffix) || len(sound.Get(name)) < 100
+			})
+			for i := range testkit.Rounds(t, 2*len(testkit.Moves)) {
+				mem := sound.Clone()
+				name, kind := objects[rnd.IntN(len(objects))], testkit.Moves[i%len(testkit.Moves)]
+				b := testkit.Move(rnd, mem.Get(name), kind)
+				mem.Put(name, b)
+				got := contentsOf(t, nearMem{mem})
+				for f, want := range files {
+					if got[f] != want {
+						t.Errorf("round %d, %s in %s, %d bytes instead of %d: %s is not what it was", i, kind, name, len(b), len(sound.Get(name)), f)
+					}
+				}
+			}
+		})
 	}
 }
 

@@ -149,20 +149,31 @@ func (p opening) healed(ctx context.Context) (*Archive, error) {
 		locate()
 	}
 	by := p.st
-	if g != nil && g.Suits == nil {
+	switch {
+	case g == nil:
+	case g.Suits != nil && near && g.Inserted(ctx) && g.Look(ctx) == nil:
+		by = g.Store()
+	case g.Suits == nil:
 		by = g.StoreIf(func(ctx context.Context, object string, off, n int64) bool {
 			return g.Look(ctx) == nil && p.unsound(ctx, object, off, n)
 		})
 	}
 	a, err := p.from(ctx, by)
-	if !near && p.o.Parity == "" && (err != nil && ctx.Err() == nil && !storekit.Temporary(err) || err == nil && a.Doubt() != nil) {
-		if locate(); g != nil && g.Suits == nil {
+	if err != nil && ctx.Err() == nil && !storekit.Temporary(err) || err == nil && a.Doubt() != nil {
+		heals := false
+		switch {
+		case !near && p.o.Parity == "":
+			locate()
+			heals, why = g != nil && g.Suits == nil, nil
+		case near && g != nil && g.Suits != nil: // it is longer than it was, which may be damage
+			heals = g.Look(ctx) == nil
+		}
+		if heals {
 			if err == nil {
 				a.Close()
 			}
 			a, err = p.from(ctx, g.Store())
 		}
-		why = nil
 	}
 	if err != nil {
 		if g != nil {
@@ -171,7 +182,7 @@ func (p opening) healed(ctx context.Context) (*Archive, error) {
 		return nil, err
 	}
 	var reopen func(context.Context, store.Store) (*content.Source, error)
-	if g == nil {
+	if g == nil || g.Suits != nil {
 		reopen = p.reopen
 	}
 	if g != nil || !near {

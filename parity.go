@@ -73,7 +73,7 @@ func (a *Archive) Protection(ctx context.Context) *Protection {
 	if a.IsDir() {
 		return nil
 	}
-	g, err := parity.Seek(ctx, a.src.Store, a.src.Name, a.asked.Parity, opening{a.src.Store, a.src.Name, a.asked}.unsoundAnywhere)
+	g, err := parity.Seek(ctx, a.src.Store, a.src.Name, a.asked.Parity, nil)
 	if g == nil {
 		if err == nil {
 			return nil

@@ -58,7 +58,7 @@ type RepairPlan struct {
 
 	guard   *parity.Guard // set if it repairs anything
 	healed  bool          // parity's repairs have been written to the archive
-	changed bool          // the archive seems to have been changed on purpose
+	backsUp bool          // the archive as it is may have what parity does not restore
 	st      store.Store
 	name    string
 	fetched []io.Closer
@@ -122,16 +122,18 @@ func (p *RepairPlan) byParity(ctx context.Context, at string, o RepairOptions) (
 		return false, err
 	}
 	if r.Healed > 0 {
-		p.KeepsBackup = true // parity's repairs lose nothing
+		changed := false
 		if !g.Same && !lost {
-			if p.changed, err = soundAsIs(ctx, p.st, p.name, o); err != nil {
+			if changed, err = soundAsIs(ctx, p.st, p.name, o); err != nil {
 				return false, err
 			}
 		}
-		if p.changed {
-			p.KeepsBackup = false
+		p.backsUp = g.Moved()
+		if changed {
+			p.backsUp = true
 			p.Notes = append(p.Notes, "the archive was written after its parity, and matches its own digests: it may have been changed on purpose")
 		}
+		p.KeepsBackup = !p.backsUp // otherwise parity's repairs lose nothing
 		p.Notes = append(p.Notes, fmt.Sprintf("%d of %d damaged blocks of %d bytes, from %s", r.Healed, r.Damaged, r.Block, r.At))
 	}
 	if lost {
@@ -218,7 +220,7 @@ func (p *RepairPlan) byFormat(ctx context.Context, st store.Store, o RepairOptio
 	}
 	if p.Partial { // because of damage that parity cannot repair
 		plan.Notes, plan.Lost, plan.Partial = append(p.Notes, plan.Notes...), append(p.Lost, plan.Lost...), true
-		plan.KeepsBackup = plan.KeepsBackup || !plan.Changes()
+		plan.KeepsBackup = !p.backsUp && (plan.KeepsBackup || !plan.Changes())
 	}
 	if p.Plan = plan; !f.ReadsAll { // such a format counts files itself
 		err = p.count(ctx, o, st)
@@ -454,10 +456,10 @@ func (p *RepairPlan) heal(ctx context.Context) error {
 // KeepsBackup needs no call of Backup.
 //
 // Backup first writes the blocks that parity repairs to the archive, so the backup contains them;
-// nothing is lost by that. If the archive seems to have been changed on purpose, Backup leaves it
-// unchanged and keeps all of it.
+// nothing is lost by that. If the archive seems to have been changed on purpose, or has bytes that
+// parity does not restore, Backup leaves it unchanged and keeps all of it.
 func (p *RepairPlan) Backup(ctx context.Context, suffix string) error {
-	if p.changed { // the current state may be wanted
+	if p.backsUp { // the current state may be wanted
 		return repairs.Backup(ctx, p.st, p.name, suffix, p.Plan)
 	}
 	if err := p.heal(ctx); err != nil {

@@ -453,3 +453,49 @@ func TestParityThatDoesNotSuit(t *testing.T) {
 		t.Errorf("no parity file: %+v", plan.Plan)
 	}
 }
+
+// Bytes were inserted into an archive, or its parts were exchanged: it is read as it was, and repair
+// gives back every byte. In place, what was there is kept, because it may have bytes that are no
+// part of what is restored. An archive that is sound as it is stays.
+func TestMovedBytesComeBack(t *testing.T) {
+	for _, k := range protectedFormats {
+		t.Run(k.format, func(t *testing.T) {
+			t.Parallel()
+			rnd := testkit.Rand(t)
+			sound := withParity(t, rnd, k.format, k.param)
+			names := slices.DeleteFunc(objectsIn(t, sound), func(name string) bool { return name == "x"+parity.Suffix })
+			biggest := slices.MaxFunc(names, func(a, b string) int { return len(sound.Get(a)) - len(sound.Get(b)) })
+			for i := range testkit.Rounds(t, len(testkit.Moves)) {
+				st := sound.Clone()
+				what := testkit.Moves[i%len(testkit.Moves)]
+				b := testkit.Move(rnd, st.Get(biggest), what)
+				if bytes.Equal(b, st.Get(biggest)) {
+					continue
+				}
+				st.Put(biggest, b)
+				sum, _, _ := verified(t, st, "x", holdall.VerifyOptions{})
+				alone, err := holdall.Verify(t.Context(), "x", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: st, Parity: parity.None}}, func(holdall.Problem) {})
+				if p := sum.Parity; p.NotUsed != "" {
+					if err != nil || alone.Errors+alone.Warnings > 0 {
+						t.Errorf("%s: the archive is damaged, and its parity is not used: %s", what, p.NotUsed)
+					}
+					continue
+				}
+				out := &storetest.Mem{}
+				plan := repairBy(t, st, "x")
+				if !plan.Changes() || plan.Partial {
+					t.Fatalf("%s: %+v %+v", what, plan, plan.Parity)
+				}
+				if err := plan.ApplyStore(t.Context(), out, "y"); err != nil {
+					t.Fatal(what, err)
+				}
+				asIn(t, what, out, sound, "y", "x")
+				inPlace(t, plan, st, "x")
+				asIn(t, what, st, sound, "x", "x")
+				if kept := st.Get("x.bak" + strings.TrimPrefix(biggest, "x")); len(b) > len(sound.Get(biggest)) && !bytes.Equal(kept, b) {
+					t.Errorf("%s: what was there is not kept: %q", what, objectsIn(t, st))
+				}
+			}
+		})
+	}
+}

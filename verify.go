@@ -163,7 +163,10 @@ func (c *check) byParity(ctx context.Context, g *parity.Guard, name string) erro
 	}
 	severity, healed := format.Warning, "all can be healed"
 	if r.Beyond() > 0 {
-		c.left, severity, healed = g, format.Error, fmt.Sprintf("%d of them are too many for the parity", r.Beyond())
+		severity, healed = format.Error, fmt.Sprintf("%d of them are too many for the parity", r.Beyond())
+		if !g.Moved() { // otherwise its blocks are not those that the contents lie in
+			c.left = g
+		}
 		if _, err := r.beyond(ctx, g, name, c.o.OpenOptions); err != nil {
 			return err
 		}

@@ -42,7 +42,8 @@ If the archive has parity ("holdall protect"), holdall recovers the damaged
 blocks first, in any format. OUT is then identical to the undamaged archive,
 unless there is more damage than the parity can recover; holdall repairs the
 rest by the rules of the format. With --in-place and parity, only the damaged
-blocks are written, and there is no backup, because nothing is lost.
+blocks are written, and there is no backup, because nothing is lost. If bytes
+were inserted or moved, the whole archive is written, and there is a backup.
 
 With --from, an archive is taken out of the image of a disk, or out of pieces
 that follow each other. Its format is that of OUT's name, or --format.

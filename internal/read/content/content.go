@@ -317,7 +317,7 @@ func (s *Source) Sweep(ctx context.Context, entries iter.Seq2[Entry, error], ord
 		if _, small := c.r.(*bytes.Reader); small {
 			return each(c, nil)
 		}
-		if by == s && c.Entry.Size > Small && s.heal.ready(ctx) {
+		if by == s && c.Entry.Size > Small && s.heal.ready(ctx) && s.heal.known() {
 			c = s.Open(ctx, c.Entry, 0) // on a network, found just now
 		} else {
 			c = s.healing(ctx, c, 0, false)

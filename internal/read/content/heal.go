@@ -57,15 +57,17 @@ func (s *Source) HealBy(g *parity.Guard, at string, on func(by string), reopen f
 func (h *healer) use(g *parity.Guard) {
 	if g.Suits != nil {
 		h.why.Store(&g.Suits)
-		_ = g.Close()
-		return
+		if h.reopen == nil || g.Unsound == nil || !h.s.Store.Can().Near {
+			_ = g.Close()
+			return
+		}
 	}
 	h.guard = g
 	h.checked, h.healed, h.plain = h.s.Over(g.Checked()), h.s.Over(g.Store()), h.s.Over(h.s.Store)
-	h.found.Store(true)
+	h.found.Store(g.Suits == nil)
 }
 
-// known reports whether parity was found.
+// known reports whether parity was found that has the blocks of the archive in their places.
 func (h *healer) known() bool { return h != nil && h.found.Load() }
 
 // ready reports whether there is parity. It looks for it the first time.
@@ -120,7 +122,7 @@ func (s *Source) Healed() (blocks int64, by string, why error) {
 // by returns the source to read an entry with. That is s, or if there is parity and nothing else
 // verifies the entry, a source that verifies each block. If much is read, by looks for parity first.
 func (s *Source) by(ctx context.Context, p Proof, much bool) *Source {
-	if p.blocks || much && !p.before() && s.heal.ready(ctx) {
+	if p.blocks || much && !p.before() && s.heal.ready(ctx) && s.heal.known() {
 		return s.heal.checked
 	}
 	return s
@@ -143,8 +145,15 @@ func (s *Source) cure(ctx context.Context, e Entry, err error) (*Source, Entry) 
 			h.why.Store(&why)
 			return stands, e
 		}
+		h.why.Store(nil)
 	}
 	digest := s.HasDigest(e)
+	if !h.known() { // in what is stored, contents may lie elsewhere
+		if x, ok := h.lookAgain(ctx, e); ok && h.anew.goesThrough(ctx, x) {
+			return h.anew, x
+		}
+		return nil, e
+	}
 	if !digest && stands != nil && s.hasChecksums(ctx, e) && stands.goesThrough(ctx, e) {
 		return stands, e
 	}

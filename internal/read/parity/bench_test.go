@@ -3,8 +3,12 @@ package parity
 import (
 	"context"
 	"io"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
+	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/store/storetest"
 	"github.com/zeebo/blake3"
 )
 
@@ -43,4 +47,35 @@ func BenchmarkEncode(b *testing.B) {
 			h.Sum(nil)
 		}
 	})
+}
+
+// BenchmarkSearch finds the blocks of an archive that lost its beginning: the first search follows
+// them, and one of other bytes rolls over all of them.
+func BenchmarkSearch(b *testing.B) {
+	const size = 256 << 20
+	rnd := rand.New(rand.NewPCG(1, 1))
+	was := testkit.Noise(rnd, size)
+	st := &storetest.Mem{}
+	st.Put("a", was)
+	protect(b, st, 0.05, "a")
+	for _, c := range []struct {
+		name string
+		now  []byte
+	}{{"follow", was[100_000:]}, {"roll", testkit.Noise(rnd, size)}} {
+		st.Put("a", slices.Clone(c.now))
+		b.Run(c.name, func(b *testing.B) {
+			b.SetBytes(size)
+			for b.Loop() {
+				g, err := Locate(b.Context(), st, "a", "")
+				if err == nil {
+					g.maySearch = true
+					_, err = g.search(b.Context())
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+				g.Close()
+			}
+		})
+	}
 }

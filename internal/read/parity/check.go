@@ -12,8 +12,8 @@ type Report struct {
 	Block  int   `json:"block"`  // size of a block
 	Blocks int64 `json:"blocks"` // number of protected blocks
 	Looked int64 `json:"looked"` // number of blocks that were checked
-	// Damaged is the number of checked blocks that are damaged, and Healed the number of those
-	// that can be computed.
+	// Damaged is the number of checked blocks that are not in their places, and Healed the number
+	// of those that are elsewhere or can be computed.
 	Damaged int64 `json:"damaged"`
 	Healed  int64 `json:"healed"`
 	// Parity is the number of usable parity blocks in the group with the fewest left, and
@@ -45,6 +45,17 @@ func (g *Guard) Size() Report {
 	return Report{Block: g.f.h.block, Blocks: g.f.h.blocks, ParityHad: int64(g.f.h.parity)}
 }
 
+// Moved reports whether Check has found that an object of the archive that the guard was bound to
+// is too long, or has its blocks elsewhere.
+func (g *Guard) Moved() bool {
+	for _, p := range g.objs {
+		if p.own && (p.moved || p.shifted() || p.there > p.Size) {
+			return true
+		}
+	}
+	return false
+}
+
 // Beyond is the number of damaged blocks that cannot be healed.
 func (r Report) Beyond() int64 { return r.Damaged - r.Healed }
 
@@ -56,25 +67,13 @@ func (g *Guard) Check(ctx context.Context, heal bool, m *meter.Meter) (r Report,
 	r = g.Size()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.lost.close()
 	first, end := g.own()
 	if m.WantsTotal() {
 		m.Expect(0, (end-first)*int64(h.block)+h.size())
 	}
 	c := checking{g: g, heal: heal, r: &r, left: make([]int32, h.groups), need: make([]int32, h.groups)}
-	if err = c.look(ctx, first, end, m); err != nil {
+	if err = c.blocks(ctx, first, end, m); err != nil {
 		return r, err
-	}
-	if err = c.shortened(); err != nil {
-		return r, err
-	}
-	if r.Damaged > 0 {
-		if err = c.look(ctx, 0, first, m); err == nil {
-			err = c.look(ctx, end, h.blocks, m)
-		}
-		if err != nil {
-			return r, err
-		}
 	}
 	for _, k := range []kind{kindRecovery, kindNear, kindParity, kindDirectory} {
 		err := g.f.each(ctx, k, func(i int64, there bool) {
@@ -90,19 +89,46 @@ func (g *Guard) Check(ctx context.Context, heal bool, m *meter.Meter) (r Report,
 			return r, err
 		}
 	}
-	r.Parity, r.Spare = r.ParityHad, r.ParityHad
-	for group, left := range c.left {
-		r.Parity = min(r.Parity, int64(left))
-		r.Spare = max(0, min(r.Spare, int64(left-c.need[group])))
-	}
-	r.Share = min(1, float64(r.Spare)*float64(h.groups)/float64(h.blocks))
-	// A healed block may be the last one that its neighbours, or its group, need.
-	for more := r.Damaged > 0; more && r.Beyond() > 0; {
-		if more, err = c.cure(ctx); err != nil {
+	for {
+		r.Parity, r.Spare = r.ParityHad, r.ParityHad
+		for group, left := range c.left {
+			r.Parity = min(r.Parity, int64(left))
+			r.Spare = max(0, min(r.Spare, int64(left-c.need[group])))
+		}
+		r.Share = min(1, float64(r.Spare)*float64(h.groups)/float64(h.blocks))
+		// A healed block may be the last one that its neighbours, or its group, need.
+		for more := r.Damaged > 0; more && r.Beyond() > 0; {
+			if more, err = c.cure(ctx); err != nil {
+				return r, err
+			}
+		}
+		if r.Beyond() == 0 {
+			return r, nil
+		}
+		if more, err := g.searchAgain(ctx); err != nil || !more {
+			return r, err
+		}
+		if err := c.blocks(ctx, first, end, nil); err != nil {
 			return r, err
 		}
 	}
-	return r, nil
+}
+
+// blocks checks the blocks from first to end and, if any is damaged, all others.
+func (c *checking) blocks(ctx context.Context, first, end int64, m *meter.Meter) error {
+	c.g.lost.close()
+	c.r.Looked, c.r.Damaged, c.r.Healed = 0, 0, 0
+	clear(c.need)
+	err := c.look(ctx, first, end, m)
+	if err == nil {
+		err = c.otherLength()
+	}
+	if err == nil && c.r.Damaged > 0 {
+		if err = c.look(ctx, 0, first, m); err == nil {
+			err = c.look(ctx, end, c.g.f.h.blocks, m)
+		}
+	}
+	return err
 }
 
 // own returns the blocks of the archive that the guard was bound to.
@@ -126,26 +152,31 @@ type checking struct {
 
 func (c *checking) look(ctx context.Context, first, end int64, m *meter.Meter) error {
 	g := c.g
-	return g.sweep(ctx, first, end, 1, func(block int64, b []byte, err error) error {
+	return g.sweep(ctx, first, end, 1, func(block int64, b []byte, from origin, err error) error {
 		m.Add(0, int64(len(b)))
 		c.r.Looked++
-		if _, healed := g.healed[block]; err == nil && !healed {
+		if err == nil && from == stored {
 			return nil
 		}
 		if c.r.Damaged == 0 {
 			c.r.first = block
 		}
 		c.r.Damaged++
+		if err == nil && from == elsewhere {
+			c.r.Healed++
+			g.isMoved(block)
+			return nil
+		}
 		c.need[block%g.f.h.groups]++
 		return g.mark(block, true)
 	})
 }
 
-// shortened counts one block for each object that is too short but has no damaged block. This
-// happens if its content repeats.
-func (c *checking) shortened() error {
+// otherLength counts one block for each object that is too short or too long but has no damaged
+// block. This happens if its content repeats, or if bytes were appended.
+func (c *checking) otherLength() error {
 	for _, p := range c.g.objs {
-		if !p.own || p.obj == nil || p.there == p.Size {
+		if !p.own || p.obj == nil || p.there == p.Size || p.moved {
 			continue
 		}
 		lost, err := c.g.isLostIn(p, 0, p.Size)
@@ -154,7 +185,7 @@ func (c *checking) shortened() error {
 		}
 		if !lost {
 			if c.r.Damaged == 0 {
-				c.r.first = (p.from + p.there) / int64(c.r.Block)
+				c.r.first = (p.from + min(p.there, p.Size-1)) / int64(c.r.Block)
 			}
 			c.r.Damaged++
 			c.r.Healed++

@@ -74,6 +74,7 @@ type Encoder struct {
 	near     []byte // sum of the current neighbours
 	nears    room
 	sums     room // digests
+	hashes   room // rolling hashes
 	grows    bool // the parity must suffice for an archive that grows
 	err      error
 }
@@ -99,7 +100,7 @@ func newEncoder(ctx context.Context, g geometry, loss float64) *Encoder {
 	code := newCoder(g.block, g.groups, g.order)
 	return &Encoder{
 		ctx: ctx, g: g, loss: loss, code: code, together: code.together(), open: make([]byte, code.together()*g.block), near: make([]byte, g.block),
-		head: room{limit: 8 << 20}, nears: room{limit: 4 << 20}, sums: room{limit: 8 << 20},
+		head: room{limit: 8 << 20}, nears: room{limit: 4 << 20}, sums: room{limit: 8 << 20}, hashes: room{limit: 4 << 20},
 	}
 }
 
@@ -112,6 +113,7 @@ func (e *Encoder) Close() {
 	e.head.close()
 	e.nears.close()
 	e.sums.close()
+	e.hashes.close()
 }
 
 // ErrTooMuch means that an archive became longer than expected, so that its parity would be less
@@ -189,7 +191,7 @@ func (e *Encoder) take(b []byte) error {
 	}
 	first := e.next
 	for at := 0; at < len(b); at += e.g.block {
-		if err := e.keepDigest(e.next, b[at:at+e.g.block]); err != nil {
+		if err := e.keepHashes(e.next, b[at:at+e.g.block]); err != nil {
 			return err
 		}
 		e.next++
@@ -211,7 +213,7 @@ func (e *Encoder) add(b []byte) error {
 		}
 		return e.head.write(b, at)
 	}
-	if err := e.keepDigest(i, b); err != nil {
+	if err := e.keepHashes(i, b); err != nil {
 		return err
 	}
 	e.beginNear(i)
@@ -239,10 +241,14 @@ func (e *Encoder) endNear(next int64) error {
 
 func allZeros(b []byte) bool { return b[0] == 0 && bytes.Equal(b[1:], b[:len(b)-1]) }
 
-func (e *Encoder) keepDigest(i int64, b []byte) error {
+func (e *Encoder) keepHashes(i int64, b []byte) error {
 	var d [digestLen]byte
 	binary.LittleEndian.PutUint64(d[:], digestOf(b))
-	return e.sums.write(d[:], i*digestLen)
+	if err := e.sums.write(d[:], i*digestLen); err != nil {
+		return err
+	}
+	binary.LittleEndian.PutUint32(d[:], rollOf(b))
+	return e.hashes.write(d[:rollLen], i*rollLen)
 }
 
 // finish adds the remaining bytes and computes the parity.
@@ -291,7 +297,7 @@ func (e *Encoder) finish() error {
 			err = e.nears.write(e.near, at)
 		}
 		if err == nil {
-			err = e.keepDigest(i, b)
+			err = e.keepHashes(i, b)
 		}
 		if err == nil {
 			err = e.code.add(e.ctx, i, b)
@@ -328,14 +334,19 @@ func (e *Encoder) write(to io.Writer, objects []Object) error {
 	if err != nil {
 		return err
 	}
-	// The directory consists of the digests, the description and zeros.
+	// The directory consists of the digests, the rolling hashes, the description and zeros.
 	g := &e.g
-	length := g.blocks*digestLen + int64(len(text))
+	length := g.text() + int64(len(text))
 	g.directory = (length + int64(g.block) - 1) / int64(g.block)
 	if err := g.check(); err != nil {
 		return err
 	}
-	if err := e.sums.write(text, g.blocks*digestLen); err != nil {
+	if g.rolls() {
+		if err := e.sums.append(&e.hashes, g.blocks*digestLen, g.blocks*rollLen); err != nil {
+			return err
+		}
+	}
+	if err := e.sums.write(text, g.text()); err != nil {
 		return err
 	}
 	if err := e.sums.reserve(g.directory * int64(g.block)); err != nil {

@@ -299,8 +299,7 @@ func (f *File) compute(ctx context.Context, in shape, group int64) error {
 
 func (f *File) about(ctx context.Context) error {
 	var a about
-	text := f.h.blocks * digestLen
-	r := &pieces{ctx: ctx, f: f, at: text, end: f.h.directory * int64(f.h.block)}
+	r := &pieces{ctx: ctx, f: f, at: f.h.text(), end: f.h.directory * int64(f.h.block)}
 	if err := json.NewDecoder(io.LimitReader(r, maxNames)).Decode(&a); err != nil {
 		if r.err != nil && r.err != io.EOF && r.err != errLost {
 			return r.err
@@ -351,10 +350,27 @@ func (r *pieces) Read(p []byte) (int, error) {
 
 // digest returns the digest of a block, or errLost if the digest is damaged.
 func (f *File) digest(ctx context.Context, i int64) (uint64, error) {
-	at := i * digestLen
-	b, err := f.piece(ctx, at/int64(f.h.block))
+	b, err := f.word(ctx, i*digestLen)
 	if err != nil {
 		return 0, err
 	}
-	return binary.LittleEndian.Uint64(b[at%int64(f.h.block):]), nil
+	return binary.LittleEndian.Uint64(b), nil
+}
+
+// rolling returns the rolling hash of a block, or errLost if it is damaged.
+func (f *File) rolling(ctx context.Context, i int64) (uint32, error) {
+	b, err := f.word(ctx, f.h.blocks*digestLen+i*rollLen)
+	if err != nil {
+		return 0, err
+	}
+	return binary.LittleEndian.Uint32(b), nil
+}
+
+// word returns the directory from an offset to the end of its record.
+func (f *File) word(ctx context.Context, at int64) ([]byte, error) {
+	b, err := f.piece(ctx, at/int64(f.h.block))
+	if err != nil {
+		return nil, err
+	}
+	return b[at%int64(f.h.block):], nil
 }

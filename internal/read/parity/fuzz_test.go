@@ -63,12 +63,18 @@ func sampleFiles(t testing.TB) (all []sample) {
 // encoded is the parity file of text in so many groups.
 func encoded(t testing.TB, groups int64, loss float64, text []byte, objects []Object) []byte {
 	t.Helper()
+	return encodedAs(t, version, groups, loss, text, objects)
+}
+
+// encodedAs is encoded in a version of the format.
+func encodedAs(t testing.TB, version byte, groups int64, loss float64, text []byte, objects []Object) []byte {
+	t.Helper()
 	e, err := NewEncoder(context.Background(), int64(len(text)), loss)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	e.g.groups = groups
+	e.g.groups, e.g.version = groups, version
 	e.g.order = gf16.Order(share(e.g.inGroup(0), groups, loss))
 	e.code = newCoder(e.g.block, groups, e.g.order)
 	if _, err := e.Write(text); err != nil {
@@ -129,6 +135,10 @@ func use(t *testing.T, st *storetest.Mem, s sample, trusted bool) {
 		return
 	}
 	defer g.Close()
+	g.Unsound = func(context.Context) bool { return true }
+	if err := g.Look(ctx); err != nil && g.Suits == nil {
+		t.Error(err)
+	}
 	for _, heal := range []bool{false, true} {
 		r, err := g.Check(ctx, heal, nil)
 		if err != nil {
@@ -202,6 +212,35 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
+// FuzzMoved inserts, removes and copies bytes of an archive: what is handed out is the archive.
+func FuzzMoved(f *testing.F) {
+	all := sampleFiles(f)
+	for i := range all {
+		f.Add(byte(i), []byte{0, 1, 0, 0, 7})
+		f.Add(byte(i), []byte{1, 30, 0, 1, 0, 2, 1, 0, 16, 0})
+	}
+	f.Fuzz(func(t *testing.T, which byte, moves []byte) {
+		s := all[int(which)%len(all)]
+		st := s.store(s.parity)
+		b := bytes.Clone(st.Get("a.caf"))
+		// Five bytes are a kind, a place and a length.
+		for ; len(moves) >= 5 && len(b) < 1<<20; moves = moves[5:] {
+			at := int(binary.BigEndian.Uint16(moves[1:])) % (len(b) + 1)
+			end := min(len(b), at+int(binary.BigEndian.Uint16(moves[3:])))
+			switch moves[0] % 3 {
+			case 0:
+				b = slices.Concat(b[:at], moves[3:5], b[at:])
+			case 1:
+				b = slices.Concat(b[:at], b[end:])
+			default:
+				b = slices.Concat(b, b[at:end])
+			}
+		}
+		st.Put("a.caf", b)
+		use(t, st, s, true)
+	})
+}
+
 // flip changes bytes: each four of flips are a place and what is changed there.
 func flip(b, flips []byte) {
 	for ; len(flips) >= 4 && len(b) > 0; flips = flips[4:] {
@@ -240,7 +279,7 @@ func FuzzForged(f *testing.F) {
 			}
 			record := slices.Clone(rest[:min(n, len(rest))])
 			rest = rest[len(record):]
-			h.geometry = geometry{int(block), shape{int64(blocks & (1<<62 - 1)), int64(groups), 1 << (order & 15), int(parity)}, int64(directory)}
+			h.geometry = geometry{int(block), shape{int64(blocks & (1<<62 - 1)), int64(groups), 1 << (order & 15), int(parity)}, int64(directory), h.version}
 			if n := headerLen + int(block); h.kind != kindEnd && block <= 3*minBlock {
 				record = append(record, make([]byte, max(0, n-len(record)))...)[:n]
 			}

@@ -26,7 +26,8 @@ type Guard struct {
 	objs []*part
 
 	// Suits is an error that says why the archive is not the one that the parity file belongs to.
-	// It is nil if the archive is that one, even if damaged.
+	// It is nil if the archive is that one, even if damaged. Look decides it: before, an archive
+	// that is longer than it was counts as another.
 	Suits error
 	// Same reports whether the archive is unchanged as far as its size, time and version show. If
 	// it is false, a difference may be damage or a change by a user.
@@ -35,7 +36,8 @@ type Guard struct {
 	// cannot be told from a change on purpose otherwise.
 	Unsound func(context.Context) bool
 	// OnHeal, if it is not nil, is called once, when the first block is healed.
-	OnHeal func(by string)
+	OnHeal  func(by string)
+	healing sync.Once
 
 	anyShort bool // an object is shorter than it was
 	looked   sync.Once
@@ -46,6 +48,13 @@ type Guard struct {
 	kept   room
 	given  map[int64]error // groups that cannot be healed
 	lost   room            // one bit per block, set if Check found it to be beyond healing
+
+	maySearch  bool       // the archive may be restored, even if all of it has to be read
+	searching  sync.Mutex // held during a search
+	searches   int
+	mostWanted int64                  // blocks that are searched at every byte
+	moved      atomic.Pointer[places] // where blocks are that may not be in their places
+	allPlaces  []*places              // to be closed
 }
 
 // A part is one of the protected objects.
@@ -63,6 +72,7 @@ type part struct {
 	// turned is used if the object is too short. It is the number of blocks that match if the
 	// object has lost its beginning, minus those that match if it has lost its end.
 	turned atomic.Int64
+	moved  bool // Check has found blocks of it elsewhere
 }
 
 // maxOpen is the number of objects that are kept open. A folder may have more objects than a
@@ -75,7 +85,7 @@ func (p *part) shifted() bool { return p.turned.Load() > 0 }
 // bind binds f to the archive called name in st, and to the rest of its set. The guard closes f; so
 // does bind if it fails.
 func bind(ctx context.Context, f *File, st store.Store, name string) (*Guard, error) {
-	g := &Guard{f: f, st: st, parts: map[string]*part{}, healed: map[int64]int64{}, given: map[int64]error{}}
+	g := &Guard{f: f, st: st, parts: map[string]*part{}, healed: map[int64]int64{}, given: map[int64]error{}, mostWanted: mostWanted}
 	g.kept.limit, g.lost.limit = sumMemory, sumMemory
 	from := int64(0)
 	found := false
@@ -160,6 +170,9 @@ func (g *Guard) Close() error {
 	}
 	g.kept.close()
 	g.lost.close()
+	for _, p := range g.allPlaces {
+		p.at.close()
+	}
 	return errors.Join(errs...)
 }
 
@@ -182,16 +195,22 @@ func (g *Guard) compare() {
 
 // Look checks some blocks of the archive on the first call and returns Suits. After Locate it must
 // be called before computed blocks are used.
-func (g *Guard) Look(ctx context.Context) error {
-	var err error
-	g.looked.Do(func() { err = g.look(ctx) })
-	return cmp.Or(err, g.Suits)
+func (g *Guard) Look(ctx context.Context) error { return cmp.Or(g.look(ctx), g.Suits) }
+
+func (g *Guard) look(ctx context.Context) (err error) {
+	g.looked.Do(func() {
+		err = g.compareSome(ctx)
+		g.maySearch = g.Suits == nil
+	})
+	return err
 }
 
-// look compares some blocks of an archive with their digests. A damaged or copied archive suits
-// the parity if most of its blocks do. One of the same length and time may still differ.
-func (g *Guard) look(ctx context.Context) error {
-	if g.Suits != nil || g.Same && !g.st.Can().Near { // a server's version is reliable
+// compareSome compares some blocks of an archive with their digests. A damaged or copied archive
+// suits the parity if most of its blocks do. One of the same length and time may still differ. If
+// the blocks are not in their places, the archive suits if it is damaged and most of its blocks are
+// anywhere in it.
+func (g *Guard) compareSome(ctx context.Context) error {
+	if g.Same && !g.st.Can().Near || g.Suits != nil && g.Unsound == nil { // a server's version is reliable
 		return nil
 	}
 	there := int64(0)
@@ -222,15 +241,45 @@ func (g *Guard) look(ctx context.Context) error {
 		}
 		return err
 	})
-	n, similar := good.Load(), false
-	if err == nil && 2*n < int64(len(places)) {
-		similar, err = g.similar(ctx)
-		similar = similar && (g.Same || g.Unsound != nil && g.Unsound(ctx))
+	n := good.Load()
+	most := 2*n >= int64(len(places)) && (len(places) > 0 || there == 0)
+	if err != nil || most && g.Suits == nil {
+		return err
 	}
-	if err == nil && !similar && (2*n < int64(len(places)) || len(places) == 0 && there > 0) {
+	unsound := g.Unsound != nil && g.Unsound(ctx)
+	if g.Suits == nil {
 		g.Suits = fmt.Errorf("it belongs to another version of the archive: of %d blocks checked, %d match", len(places), n)
 	}
+	suits := false
+	if unsound {
+		suits, err = g.isElsewhere(ctx)
+	}
+	if err == nil && !suits && (g.Same || unsound) {
+		suits, err = g.similar(ctx)
+	}
+	if suits {
+		g.Suits = nil
+	}
 	return err
+}
+
+// isElsewhere searches for the blocks of the archive, and reports whether half of those that what
+// is left of it can have are there.
+func (g *Guard) isElsewhere(ctx context.Context) (bool, error) {
+	g.maySearch = true
+	there := int64(0)
+	for _, p := range g.objs {
+		there += p.there
+	}
+	block := int64(g.f.h.block)
+	for {
+		if 2*g.found() >= min((there+block-1)/block, g.f.h.blocks) && g.found() > 0 {
+			return true, nil
+		}
+		if more, err := g.search(ctx); err != nil || !more {
+			return false, err
+		}
+	}
 }
 
 // fewBlocks is the length of an archive of which a few wrong bytes may be in most of the blocks.
@@ -251,7 +300,7 @@ func (g *Guard) similar(ctx context.Context) (bool, error) {
 	whole := make([]byte, g.f.h.blocks*block)
 	for i := range g.f.h.blocks {
 		b := whole[i*block : (i+1)*block]
-		err := g.raw(ctx, i, b)
+		_, err := g.present(ctx, i, b)
 		if err == errLost {
 			err = g.heal(ctx, i, b)
 		}
@@ -264,29 +313,41 @@ func (g *Guard) similar(ctx context.Context) (bool, error) {
 	}
 	stored, equal := 0, 0
 	for _, p := range g.objs {
-		b := make([]byte, min(p.there, p.Size))
+		b := make([]byte, min(p.there, 2*p.Size))
 		stored += len(b)
 		if p.obj == nil || p.obj.ReadAt(ctx, b, 0) != nil {
 			continue
 		}
-		was := whole[p.from : p.from+p.Size]
-		equal += max(common(b, was), common(b, was[len(was)-len(b):])) // it may have lost its beginning
+		equal += common(b, whole[p.from:p.from+p.Size])
 	}
 	if equal < 7*stored {
 		return false, ctx.Err()
 	}
-	if len(g.healed) > 0 && on != nil {
-		on(g.f.At)
+	if g.OnHeal = on; len(g.healed) > 0 {
+		g.tell()
 	}
 	return true, nil
 }
 
-// common returns how many bits of b are the same in a, which is not shorter.
-func common(b, a []byte) (n int) {
-	for i := range b {
-		n += bits.OnesCount8(^(a[i] ^ b[i]))
+// common returns how many bits of b are the same in a, if at one place bytes were inserted into a
+// or removed from it.
+func common(b, a []byte) (most int) {
+	same := func(i, k int) int {
+		if k < 0 || k >= len(a) {
+			return 0
+		}
+		return bits.OnesCount8(^(a[k] ^ b[i]))
 	}
-	return n
+	n, by := 0, len(a)-len(b)
+	for i := range b {
+		n += same(i, i+by)
+	}
+	most = n
+	for i := range b {
+		n += same(i, i) - same(i, i+by)
+		most = max(most, n)
+	}
+	return most
 }
 
 // at returns the index of the object that contains a byte of the archive.
@@ -357,6 +418,14 @@ func (g *Guard) raw(ctx context.Context, block int64, b []byte) error {
 	return err
 }
 
+// isMoved notes which objects a block belongs to that was found elsewhere.
+func (g *Guard) isMoved(block int64) {
+	size := int64(g.f.h.block)
+	for i := g.at(block * size); i < len(g.objs) && g.objs[i].from < (block+1)*size; i++ {
+		g.objs[i].moved = true
+	}
+}
+
 // turn adds by to turned for each object in a range that is too short.
 func (g *Guard) turn(off, n, by int64) {
 	if !g.anyShort {
@@ -382,14 +451,32 @@ func (g *Guard) short(off, n int64) bool {
 // ErrBeyond means that more is lost than can be computed.
 var ErrBeyond = errors.New("more damage than the parity can heal")
 
-// get fills b with a block, healed if it is damaged; with strict, damage is an error.
-func (g *Guard) get(ctx context.Context, block int64, b []byte, strict bool) error {
+// An origin says where a block comes from.
+type origin byte
+
+const (
+	stored    origin = iota // from its place
+	elsewhere               // from another place
+	computed
+)
+
+// present fills b with a block as it is stored, wherever that is, or returns errLost.
+func (g *Guard) present(ctx context.Context, block int64, b []byte) (origin, error) {
 	err := g.raw(ctx, block, b)
 	if err != errLost {
-		return err
+		return stored, err
 	}
-	if strict {
+	return elsewhere, g.elsewhere(ctx, block, b)
+}
+
+// get fills b with a block, healed if it is damaged; with strict, damage is an error.
+func (g *Guard) get(ctx context.Context, block int64, b []byte, strict bool) error {
+	from, err := g.present(ctx, block, b)
+	if strict && (err == errLost || err == nil && from == elsewhere) {
 		return ErrComputed
+	}
+	if err != errLost {
+		return err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -405,13 +492,31 @@ func (g *Guard) heal(ctx context.Context, block int64, b []byte) error {
 	if err != errLost {
 		return err
 	}
-	if err := g.byGroup(ctx, block%g.f.h.groups); err != nil {
-		return err
+	for {
+		if err := g.byGroup(ctx, block%g.f.h.groups); err != nil && err != ErrBeyond {
+			return err
+		}
+		if at, ok := g.healed[block]; ok {
+			return g.kept.read(b, at)
+		}
+		more, err := g.searchAgain(ctx)
+		if err != nil {
+			return err
+		}
+		if !more {
+			return ErrBeyond
+		}
+		if err := g.elsewhere(ctx, block, b); err != errLost {
+			return err
+		}
 	}
-	if at, ok := g.healed[block]; ok {
-		return g.kept.read(b, at)
-	}
-	return ErrBeyond
+}
+
+// searchAgain is search if more is damaged than can be healed. mu is held.
+func (g *Guard) searchAgain(ctx context.Context) (bool, error) {
+	more, err := g.search(ctx)
+	clear(g.given)
+	return more, err
 }
 
 // keep remembers a healed block, if it matches its digest.
@@ -423,10 +528,16 @@ func (g *Guard) keep(ctx context.Context, block int64, b []byte) error {
 	if err := g.kept.write(b, at); err != nil {
 		return err
 	}
-	if g.healed[block] = at; len(g.healed) == 1 && g.OnHeal != nil {
-		g.OnHeal(g.f.At)
-	}
+	g.healed[block] = at
+	g.tell()
 	return nil
+}
+
+// tell calls OnHeal the first time.
+func (g *Guard) tell() {
+	if on := g.OnHeal; on != nil {
+		g.healing.Do(func() { on(g.f.At) })
+	}
 }
 
 // workers is how many reads are under way at once.
@@ -442,10 +553,11 @@ const sweepLen = 1 << 20
 
 // sweep calls do with every step-th block from first to end. The block is as stored if it matches
 // its digest, or as healed before; otherwise err is errLost. mu is held.
-func (g *Guard) sweep(ctx context.Context, first, end, step int64, do func(block int64, b []byte, err error) error) error {
+func (g *Guard) sweep(ctx context.Context, first, end, step int64, do func(block int64, b []byte, from origin, err error) error) error {
 	type run struct {
 		first, n int64
 		b        *[]byte
+		from     []origin
 		errs     []error
 	}
 	size, most := int64(g.f.h.block), int64(1)
@@ -461,7 +573,7 @@ func (g *Guard) sweep(ctx context.Context, first, end, step int64, do func(block
 		}
 	}
 	return pipe.Ordered(ctx, runs, g.workers(), func(ctx context.Context, r *run) {
-		r.b, r.errs = spares.Get().(*[]byte), make([]error, r.n)
+		r.b, r.from, r.errs = spares.Get().(*[]byte), make([]origin, r.n), make([]error, r.n)
 		err := g.read(ctx, (*r.b)[:r.n*size], r.first*size, false)
 		for i := range r.n {
 			b := (*r.b)[i*size : (i+1)*size]
@@ -472,20 +584,20 @@ func (g *Guard) sweep(ctx context.Context, first, end, step int64, do func(block
 				g.turn((r.first+i)*size, size, -1)
 			}
 			if r.errs[i] == errLost {
-				r.errs[i] = g.raw(ctx, r.first+i, b)
+				r.from[i], r.errs[i] = g.present(ctx, r.first+i, b)
 			}
 		}
 	}, func(r *run) error {
 		defer spares.Put(r.b)
 		for i := range r.n {
-			block, b, err := r.first+i*step, (*r.b)[i*size:(i+1)*size], r.errs[i]
+			block, b, from, err := r.first+i*step, (*r.b)[i*size:(i+1)*size], r.from[i], r.errs[i]
 			if at, ok := g.healed[block]; ok && err == errLost {
-				err = g.kept.read(b, at)
+				from, err = computed, g.kept.read(b, at)
 			}
 			if err != nil && err != errLost {
 				return err
 			}
-			if err := do(block, b, err); err != nil {
+			if err := do(block, b, from, err); err != nil {
 				return err
 			}
 		}
@@ -501,7 +613,7 @@ func (g *Guard) byNeighbours(ctx context.Context, block int64, b []byte) error {
 		return err
 	}
 	first := block / nearLen * nearLen
-	err = g.sweep(ctx, first, min(first+nearLen, g.f.h.blocks), 1, func(i int64, other []byte, err error) error {
+	err = g.sweep(ctx, first, min(first+nearLen, g.f.h.blocks), 1, func(i int64, other []byte, _ origin, err error) error {
 		switch {
 		case i == block:
 			return nil
@@ -526,7 +638,7 @@ func (g *Guard) byGroup(ctx context.Context, group int64) error {
 	c.init(g.f.h.shape, group, g.f.h.block)
 	defer c.close()
 	data := func(do func(b []byte, err error) error) error {
-		return g.sweep(ctx, group, g.f.h.blocks, g.f.h.groups, func(_ int64, b []byte, err error) error { return do(b, err) })
+		return g.sweep(ctx, group, g.f.h.blocks, g.f.h.groups, func(_ int64, b []byte, _ origin, err error) error { return do(b, err) })
 	}
 	err := c.gather(ctx, data, func(i int64, b []byte) error {
 		p, err := g.f.record(ctx, kindParity, i, make([]byte, g.f.h.stride()))

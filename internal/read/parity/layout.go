@@ -24,15 +24,16 @@ func Is(p format.Probe) bool {
 }
 
 const (
-	magic   = "HPAR"
-	version = 1
+	magic = "HPAR"
+	// version is the version that is written. Version 1 has no rolling hashes.
+	version = 2
 
 	// headerLen is the length of the header that each record begins with.
 	headerLen = 64
 	// nearLen is the number of consecutive blocks that share one sum block.
 	nearLen = 512
-	// digestLen is the length of a block's digest.
-	digestLen = 8
+	// digestLen and rollLen are the lengths of a block's digest and of its rolling hash.
+	digestLen, rollLen = 8, 4
 
 	// minBlock is the smallest block size, a disk sector. Every block size is a multiple of it.
 	minBlock = 4 << 10
@@ -103,6 +104,19 @@ type geometry struct {
 	block int // bytes of each block
 	shape
 	directory int64 // number of directory records
+	version   byte
+}
+
+// rolls reports whether the directory has the rolling hashes of the blocks.
+func (g geometry) rolls() bool { return g.version > 1 }
+
+// text is where the description of the archive begins in the directory: behind the digests of the
+// blocks, and their rolling hashes.
+func (g geometry) text() int64 {
+	if g.rolls() {
+		return g.blocks * (digestLen + rollLen)
+	}
+	return g.blocks * digestLen
 }
 
 // plan chooses a geometry for size bytes that survives the loss of any share loss of them.
@@ -127,7 +141,7 @@ func fit(size int64, loss float64, groups int64) geometry {
 			most, order = n, o
 		}
 	}
-	g := geometry{block: minBlock}
+	g := geometry{block: minBlock, version: version}
 	if need := (size + int64(most) - 1) / int64(most); need > minBlock {
 		g.block = min(int((need+minBlock-1)/minBlock*minBlock), sumMemory/order/minBlock*minBlock, maxBlock)
 	}
@@ -163,7 +177,7 @@ func (g geometry) check() error {
 	if err := g.shape.check(g.block); err != nil {
 		return err
 	}
-	if most := g.blocks*digestLen/int64(g.block) + maxNames/minBlock; g.directory < 0 || g.directory > most {
+	if most := g.text()/int64(g.block) + maxNames/minBlock; g.directory < 0 || g.directory > most {
 		return fmt.Errorf("%d records of digests", g.directory)
 	}
 	return nil
@@ -232,7 +246,7 @@ type header struct {
 func (h *header) put(b []byte) {
 	clear(b[:headerLen])
 	copy(b, magic)
-	b[4], b[5], b[6] = version, byte(h.kind), byte(bits.TrailingZeros(uint(h.order)))
+	b[4], b[5], b[6] = h.version, byte(h.kind), byte(bits.TrailingZeros(uint(h.order)))
 	copy(b[8:], h.id[:])
 	le := binary.LittleEndian
 	le.PutUint64(b[24:], uint64(h.number))
@@ -259,8 +273,8 @@ func parseHeader(b []byte) (h header, err error) {
 	if len(b) < headerLen || string(b[:4]) != magic {
 		return h, errNoRecord
 	}
-	if b[4] != version {
-		return h, fmt.Errorf("version: expected %[2]d, found %[1]d", b[4], version)
+	if h.version = b[4]; h.version < 1 || h.version > version {
+		return h, fmt.Errorf("version: expected 1 to %[2]d, found %[1]d", b[4], version)
 	}
 	le := binary.LittleEndian
 	h.kind, h.number = kind(b[5]), int64(le.Uint64(b[24:]))
@@ -273,7 +287,7 @@ func parseHeader(b []byte) (h header, err error) {
 	if err := h.check(); err != nil {
 		return h, err
 	}
-	if h.directory*int64(h.block) < h.blocks*digestLen || h.number < 0 || h.number >= h.count(h.kind) {
+	if h.directory*int64(h.block) < h.text() || h.number < 0 || h.number >= h.count(h.kind) {
 		return h, errNoRecord
 	}
 	return h, nil

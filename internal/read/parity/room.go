@@ -1,6 +1,7 @@
 package parity
 
 import (
+	"cmp"
 	"io"
 
 	"github.com/holdall/holdall/format/kit/sorter"
@@ -77,6 +78,18 @@ func (r *room) read(b []byte, at int64) error {
 		err = nil
 	}
 	return err
+}
+
+// append copies the first n bytes of another room.
+func (r *room) append(from *room, at, n int64) error {
+	b := make([]byte, min(n, 1<<16))
+	for off := int64(0); off < n; off += int64(len(b)) {
+		b = b[:min(int64(len(b)), n-off)]
+		if err := cmp.Or(from.read(b, off), r.write(b, at+off)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A loan is a part of a room that can be changed in memory.

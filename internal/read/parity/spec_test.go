@@ -136,6 +136,7 @@ func (f *specField) solve(t *testing.T, data [][]byte, parity map[int][]byte, or
 
 // A specFile is what is read of a parity file.
 type specFile struct {
+	version                                 byte
 	block, groups, order, parity, directory int
 	blocks                                  int
 	id                                      [16]byte
@@ -147,7 +148,7 @@ type specFile struct {
 func readSpec(t *testing.T, b []byte) specFile {
 	le := binary.LittleEndian
 	f := specFile{
-		order: 1 << b[6], blocks: int(le.Uint64(b[32:])), block: int(le.Uint32(b[40:])), groups: int(le.Uint32(b[44:])),
+		version: b[4], order: 1 << b[6], blocks: int(le.Uint64(b[32:])), block: int(le.Uint32(b[40:])), groups: int(le.Uint32(b[44:])),
 		parity: int(le.Uint32(b[48:])), directory: int(le.Uint32(b[52:])), id: [16]byte(b[8:24]), records: map[byte][][]byte{},
 	}
 	ceil := func(a, b int) int { return (a + b - 1) / b }
@@ -163,7 +164,7 @@ func readSpec(t *testing.T, b []byte) specFile {
 			r := b[at : at+n]
 			at += n
 			sum := xxh3.Hash(append(bytes.Clone(r[:56]), r[64:]...))
-			if string(r[:6]) != "HPAR\x01"+string(kind) || r[7] != 0 || !bytes.Equal(r[8:24], f.id[:]) || le.Uint64(r[24:]) != uint64(number) ||
+			if string(r[:6]) != "HPAR"+string(b[4])+string(kind) || r[7] != 0 || !bytes.Equal(r[8:24], f.id[:]) || le.Uint64(r[24:]) != uint64(number) ||
 				!bytes.Equal(r[32:56], b[32:56]) || r[6] != b[6] || sum != le.Uint64(r[56:]) {
 				t.Fatalf("record %c %d: %x", kind, number, r[:64])
 			}
@@ -195,13 +196,15 @@ func specArchive(size int) (b []byte) {
 
 // specVectors are those of docs/parity.md.
 var specVectors = []struct {
+	version byte
 	loss    float64
 	groups  int64
 	objects []Object
 }{
-	{0.05, 1, []Object{{Size: 10000}}},
-	{0.1, 3, []Object{{Name: "a.caf", Size: 60000}, {Name: "b.caf", Size: 40000}}},
-	{0.05, 1, []Object{{Size: 3000000}}},
+	{1, 0.05, 1, []Object{{Size: 10000}}},
+	{2, 0.05, 1, []Object{{Size: 10000}}},
+	{2, 0.1, 3, []Object{{Name: "a.caf", Size: 60000}, {Name: "b.caf", Size: 40000}}},
+	{2, 0.05, 1, []Object{{Size: 3000000}}},
 }
 
 // What is written is what docs/parity.md says, byte by byte, and what is read by the text
@@ -218,15 +221,15 @@ func TestSpecification(t *testing.T) {
 		for _, o := range v.objects {
 			size += int(o.Size)
 		}
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
+		t.Run(fmt.Sprint(v.version, ",", size), func(t *testing.T) {
 			archive := specArchive(size)
-			b := encoded(t, v.groups, v.loss, archive, v.objects)
+			b := encodedAs(t, v.version, v.groups, v.loss, archive, v.objects)
 			f := readSpec(t, b)
 			text, err := json.Marshal(about{v.loss, v.objects})
 			if err != nil {
 				t.Fatal(err)
 			}
-			row := fmt.Sprintf("| %d | `%s` | %d | %d | %d | %d | %d | %d | %d | %d | `%x` |", size, text, f.block, f.blocks, f.groups, f.order, f.parity, f.directory, f.count['Q'], len(b), sha256.Sum256(b))
+			row := fmt.Sprintf("| %d | %d | `%s` | %d | %d | %d | %d | %d | %d | %d | %d | `%x` |", v.version, size, text, f.block, f.blocks, f.groups, f.order, f.parity, f.directory, f.count['Q'], len(b), sha256.Sum256(b))
 			if !strings.Contains(string(doc), row) {
 				t.Errorf("docs/parity.md has no line\n%s", row)
 			}
@@ -251,6 +254,20 @@ func checkSpec(t *testing.T, field *specField, f specFile, archive []byte, loss 
 			t.Errorf("the digest of block %d is not right", i)
 		}
 	}
+	about := 8 * f.blocks
+	if f.version > 1 {
+		for i, b := range blocks {
+			sum := uint64(0)
+			for ; len(b) > 0; b = b[8:] {
+				w := binary.LittleEndian.Uint64(b)
+				sum = sum*0x9E3779B97F4A7C15 + (w ^ w>>32)
+			}
+			if binary.LittleEndian.Uint32(directory[about+4*i:]) != uint32(sum>>32) {
+				t.Errorf("the rolling hash of block %d is not right", i)
+			}
+		}
+		about += 4 * f.blocks
+	}
 	var said struct {
 		Loss    float64
 		Objects []struct {
@@ -258,7 +275,7 @@ func checkSpec(t *testing.T, field *specField, f specFile, archive []byte, loss 
 			Size int
 		}
 	}
-	if err := json.Unmarshal(bytes.TrimRight(directory[8*f.blocks:], "\x00"), &said); err != nil || said.Loss != loss {
+	if err := json.Unmarshal(bytes.TrimRight(directory[about:], "\x00"), &said); err != nil || said.Loss != loss {
 		t.Errorf("%+v %v", said, err)
 	}
 	// The sums of neighbours.

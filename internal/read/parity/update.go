@@ -205,7 +205,7 @@ func (k *Keeper) update(ctx context.Context, to io.Writer) error {
 	size := int64(g.block)
 	was := g.blocks
 	g.blocks = (info.Size + size - 1) / size
-	if g.blocks < was || g.parity < share(g.inGroup(0), g.groups, f.Loss) || g.check() != nil {
+	if g.version < version || g.blocks < was || g.parity < share(g.inGroup(0), g.groups, f.Loss) || g.check() != nil {
 		return ErrTooMuch
 	}
 	e := newEncoder(ctx, g, f.Loss)
@@ -221,14 +221,21 @@ func (k *Keeper) update(ctx context.Context, to io.Writer) error {
 			return err
 		}
 	}
-	for at := int64(0); at < was*digestLen; at += size {
-		b, err := f.piece(ctx, at/size)
-		if err == nil {
-			err = e.sums.write(b[:min(size, was*digestLen-at)], at)
+	for at, digests := int64(0), was*digestLen; at < f.h.text(); {
+		b, err := f.word(ctx, at)
+		switch {
+		case err != nil:
+		case at < digests:
+			b = b[:min(int64(len(b)), digests-at)]
+			err = e.sums.write(b, at)
+		default:
+			b = b[:min(int64(len(b)), f.h.text()-at)]
+			err = e.hashes.write(b, at-digests)
 		}
 		if err != nil {
 			return err
 		}
+		at += int64(len(b))
 	}
 	var changed []int64
 	for i := range k.was {
@@ -245,7 +252,7 @@ func (k *Keeper) update(ctx context.Context, to io.Writer) error {
 		if err := o.ReadAt(ctx, b[:n], i*size); err != nil {
 			return err
 		}
-		if err := e.keepDigest(i, b); err != nil {
+		if err := e.keepHashes(i, b); err != nil {
 			return err
 		}
 		if at, ok := k.was[i]; ok {

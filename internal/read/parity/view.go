@@ -128,7 +128,7 @@ func (v *view) has(p *part) bool {
 }
 
 func (v *view) size(p *part) (int64, error) {
-	if !v.rest || p.shifted() {
+	if !v.rest || p.shifted() || p.moved {
 		return p.Size, nil
 	}
 	v.g.mu.Lock()
@@ -285,6 +285,9 @@ func (v *view) get(ctx context.Context, block int64, b []byte) error {
 
 // left fills b with a block as it is stored, with zeros for missing bytes.
 func (g *Guard) left(ctx context.Context, block int64, b []byte) error {
+	if is, err := g.leftElsewhere(ctx, block, b); is || err != nil {
+		return err
+	}
 	clear(b)
 	for off, i := block*int64(len(b)), g.at(block*int64(len(b))); i < len(g.objs) && len(b) > 0; i++ {
 		p := g.objs[i]

@@ -71,7 +71,9 @@ func (g *Guard) WriteBack(ctx context.Context) error {
 			return err
 		}
 		p.turned.Store(0)
+		p.moved = false
 	}
+	g.moved.Store(nil) // all blocks are in their places
 	return nil
 }
 
@@ -95,7 +97,7 @@ var errFound = errors.New("found")
 
 // differs reports whether an object differs from what Rest shows.
 func (g *Guard) differs(p *part) bool {
-	return p.there < p.Size || p.obj == nil || g.blocks(p, func(_, _ int64, healed bool) error {
+	return p.there != p.Size || p.obj == nil || p.moved || g.blocks(p, func(_, _ int64, healed bool) error {
 		if healed {
 			return errFound
 		}
@@ -104,9 +106,10 @@ func (g *Guard) differs(p *part) bool {
 }
 
 // toBeWhole reports whether an object has to be written completely: it is missing, has lost its
-// beginning, or lacks bytes at its end that are neither healed nor lost.
+// beginning, is too long, has blocks that were found elsewhere, or lacks bytes at its end that are
+// neither healed nor lost.
 func (v *view) toBeWhole(p *part) (whole bool, err error) {
-	if p.obj == nil || p.shifted() {
+	if p.obj == nil || p.shifted() || p.moved || p.there > p.Size {
 		return true, nil
 	}
 	err = v.g.blocks(p, func(block, _ int64, healed bool) error {
