@@ -153,7 +153,7 @@ func TestParityOfAnotherKindOfArchive(t *testing.T) {
 	st.Put("folder.bundle"+Suffix, ofFile)
 	for _, name := range []string{"file.caf", "folder.bundle"} {
 		if g := seek(t, st, name); g == nil || g.Suits == nil {
-			t.Errorf("%s: %+v", name, g)
+			t.Errorf("%s: it is used", name)
 		}
 	}
 	// A folder that is gone is restored.

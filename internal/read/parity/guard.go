@@ -113,10 +113,12 @@ func bind(ctx context.Context, f *File, st store.Store, name string) (*Guard, er
 	}
 	g.compare()
 	if g.Suits == nil && g.otherKind(ctx, name) {
-		g.Suits = errors.New("it belongs to another archive: one of them is a folder, the other a file")
+		g.Suits = errOtherKind
 	}
 	return g, nil
 }
+
+var errOtherKind = errors.New("it belongs to another archive: one of them is a folder, the other a file")
 
 // otherKind reports whether nothing of the archive is where it was, since a folder is in the place of
 // a file, or the reverse.
@@ -210,7 +212,7 @@ func (g *Guard) look(ctx context.Context) (err error) {
 // the blocks are not in their places, the archive suits if it is damaged and most of its blocks are
 // anywhere in it.
 func (g *Guard) compareSome(ctx context.Context) error {
-	if g.Same && !g.st.Can().Near || g.Suits != nil && g.Unsound == nil { // a server's version is reliable
+	if g.Same && !g.st.Can().Near || g.Suits == errOtherKind || g.Suits != nil && g.Unsound == nil { // a server's version is reliable
 		return nil
 	}
 	there := int64(0)
