@@ -9,7 +9,7 @@ import io
 import lzma
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import IO, Any, Protocol, cast
 
 MAX_WINDOW = 128 << 20  # how far a zstd frame may refer back
@@ -213,13 +213,139 @@ def _snappy_end(b: bytes) -> int:
     return i
 
 
+class _Parts:
+    """A file with parts behind each other."""
+
+    def __init__(self, parts: Iterator[bytes]) -> None:
+        self._parts, self._rest = parts, b""
+
+    def read(self, size: int, /) -> bytes:
+        made = []
+        while size > 0:
+            part = self._rest or next(self._parts, None)
+            if part is None:
+                break
+            made.append(part[:size])
+            self._rest = part[size:]
+            size -= len(made[-1])
+        return b"".join(made)
+
+
+def _exactly(file: Reading, size: int) -> bytes:
+    b = file.read(size)
+    if len(b) < size:
+        raise EOFError("it ends too early")
+    return b
+
+
+class _Again:
+    """A file of which the first bytes were read already."""
+
+    def __init__(self, head: bytes, file: Reading) -> None:
+        self._head, self._file = head, file
+
+    def read(self, size: int = -1, /) -> bytes:
+        if self._head and size != 0:
+            n = len(self._head) if size < 0 else size
+            b, self._head = self._head[:n], self._head[n:]
+            return b
+        return self._file.read(size if size >= 0 else 1 << 20)
+
+
+_LZ4_OLD = b"\x02\x21\x4c\x18"
+
+
 def _lz4(file: Reading) -> Reading:
     try:
+        import lz4.block
         import lz4.frame
     except ImportError:
         raise MissingDecoder("lz4 needs the package lz4") from None
-    made: Reading = lz4.frame.LZ4FrameFile(file)
+
+    def old() -> Iterator[bytes]:  # the first version of the format: blocks of at most 8 MiB after their lengths
+        while head := file.read(4):
+            if head == _LZ4_OLD:
+                continue
+            n = int.from_bytes(head, "little")
+            if len(head) < 4 or n > 9 << 20:
+                raise ValueError("lz4: a block of a wrong length")
+            yield lz4.block.decompress(_exactly(file, n), uncompressed_size=8 << 20)
+
+    head = file.read(4)
+    if head == _LZ4_OLD:
+        return _Parts(old())
+    made: Reading = lz4.frame.LZ4FrameFile(_Again(head, file))
     return made
+
+
+def _lzip(file: Reading) -> Iterator[bytes]:
+    """Yield the content of the members of lzip, each compared with its CRC-32 and its sizes."""
+    rest, first = b"", True
+    while (head := rest[:6] + file.read(max(6 - len(rest), 0)))[:4] == b"LZIP":
+        rest, first = rest[6:], False
+        size = head[5] if len(head) == 6 else 0
+        window = 1 << (size & 31)
+        window -= (window >> 4) * (size >> 5)
+        if head[4:5] != b"\1" or not 4096 <= window <= MAX_WINDOW:
+            raise ValueError("lzip: a version or a window that is not supported")
+        d = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=[{"id": lzma.FILTER_LZMA1, "dict_size": window, "lc": 3, "lp": 0, "pb": 2}])
+        crc = size = stored = 0
+        while not d.eof:
+            fed = b""
+            if d.needs_input:
+                fed, rest = rest or _some(file), b""
+                stored += len(fed)
+            part = d.decompress(fed, 1 << 20)
+            crc, size = zlib.crc32(part, crc), size + len(part)
+            yield part
+        rest = d.unused_data
+        stored -= len(rest)
+        tail = rest[:20] + file.read(max(20 - len(rest), 0))
+        rest = rest[20:]
+        said = [int.from_bytes(tail[a:b], "little") for a, b in ((0, 4), (4, 12), (12, 20))]
+        if len(tail) < 20 or said != [crc, size, stored + 26]:
+            raise ValueError("lzip: a member does not match its checksum")
+    if first:
+        raise ValueError("lzip: no member")
+
+
+def _some(file: Reading) -> bytes:
+    b = file.read(256 << 10)
+    if not b:
+        raise EOFError("it ends too early")
+    return b
+
+
+def _compress(file: Reading) -> Iterator[bytes]:
+    """Yield the content of what the Unix command compress makes: LZW, with codes in groups of eight."""
+    head = file.read(3)
+    if len(head) < 3 or head[:2] != b"\x1f\x9d" or not 9 <= head[2] & 31 <= 16:
+        raise ValueError("compress: not its header")
+    most, clears = head[2] & 31, head[2] & 0x80 != 0
+    begin = [bytes([i]) for i in range(256)] + [b""] * clears
+    table, width, last = begin[:], 9, b""
+    while group := file.read(width):
+        bits = int.from_bytes(group, "little")
+        made = []
+        for k in range(len(group) * 8 // width):
+            code = bits >> k * width & (1 << width) - 1
+            if clears and code == 256:
+                table, width, last = begin[:], 9, b""
+                break
+            if code < len(table):
+                entry = table[code]
+            elif code == len(table) and last:
+                entry = last + last[:1]
+            else:
+                raise ValueError("compress: a code that stands for nothing")
+            made.append(entry)
+            if last and len(table) < 1 << most:
+                table.append(last + entry[:1])
+            last = entry
+            if len(table) >= 1 << width and width < most:
+                width += 1
+                break  # the rest of the group is not used
+        yield b"".join(made)
 
 
 def _oak_segment(file: Reading) -> Reading:
@@ -239,6 +365,9 @@ _STREAMS: dict[str, Callable[[Any], Reading]] = {
     "xz": lzma.LZMAFile,
     "xz-plain": lzma.LZMAFile,
     "lzma": lzma.LZMAFile,
+    "lzma-file": lzma.LZMAFile,
+    "lzip": lambda file: _Parts(_lzip(file)),
+    "compress": lambda file: _Parts(_compress(file)),
     "lz4": _lz4,
     "zstd": _zstd,
     "zstd-record": _zstd_record,
