@@ -143,11 +143,11 @@ func (m *repairer) members(ctx context.Context, src *source) error {
 				m.remember(s)
 				m.kept++
 			}
-			from, err := m.cut(s, m.end)
+			from, odd, err := m.cut(s, m.end)
 			if err == nil && from < m.end {
 				err = m.edit(from, m.end-from, nil)
 			}
-			return errors.Join(err, m.close(from))
+			return errors.Join(err, m.close(odd))
 		}
 		if err == io.ErrUnexpectedEOF && s.mayResync(err) {
 			found, rerr := s.resync(ctx)
@@ -259,18 +259,18 @@ func (m *repairer) close(odd int64) error {
 }
 
 // cut shortens the last member to what exists of it. It returns the offset from which nothing is
-// kept.
-func (m *repairer) cut(s *scanner, end int64) (int64, error) {
+// kept, and how many bytes are kept of its content, which need not begin where a block does.
+func (m *repairer) cut(s *scanner, end int64) (from, odd int64, err error) {
 	have := end - m.last.at
 	if !m.plain || have <= 0 {
 		if !m.isBad() {
 			m.kept--
 			kit.Say(&m.p.Lost, "%s: its %d bytes", format.Escape(m.named), m.last.size)
 		}
-		return m.start, nil
+		return m.start, 0, nil
 	}
 	kit.Say(&m.p.Lost, "%s: the last %d of its %d bytes; the rest is %s", format.Escape(m.named), m.last.size-have, m.last.size, format.Escape(m.part()))
-	return end, m.rename(s, have)
+	return end, have, m.rename(s, have)
 }
 
 // part is the name of what is left of the last member.
@@ -354,9 +354,10 @@ func headersOf(name string, size int64, header []byte) []byte {
 func (m *repairer) passTorn(ctx context.Context, s *scanner) (err error) {
 	at := s.src.in.at
 	from := min(at, s.start)
+	odd := from
 	kit.Say(&m.p.Lost, "everything after byte %d of the tar up to the next piece with a header", at)
 	if m.last.stored > at-m.last.at {
-		if from, err = m.cut(s, at); err != nil {
+		if from, odd, err = m.cut(s, at); err != nil {
 			return err
 		}
 		m.last.stored = 0
@@ -367,10 +368,10 @@ func (m *repairer) passTorn(ctx context.Context, s *scanner) (err error) {
 		return err
 	}
 	if found {
-		return m.edit(from, s.src.at-from, make([]byte, -from&(blockSize-1)))
+		return m.edit(from, s.src.at-from, make([]byte, -odd&(blockSize-1)))
 	}
 	m.end, m.torn = s.src.in.at, true
-	return errors.Join(m.failed(s.src), m.edit(from, m.end-from, nil), m.close(from))
+	return errors.Join(m.failed(s.src), m.edit(from, m.end-from, nil), m.close(odd))
 }
 
 // resized returns a header with another size.
