@@ -223,6 +223,7 @@ func (p *RepairPlan) byFormat(ctx context.Context, st store.Store, o RepairOptio
 		plan.KeepsBackup = !p.backsUp && (plan.KeepsBackup || !plan.Changes())
 	}
 	if p.Plan = plan; !f.ReadsAll { // such a format counts files itself
+		o.Format = f.Name // a tar of bzip2 becomes one of zstd, of the same name
 		err = p.count(ctx, o, st)
 	}
 	return err

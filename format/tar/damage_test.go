@@ -478,6 +478,63 @@ func TestRepairOfPaxRecordsAtTheEndWithoutPadding(t *testing.T) {
 	}
 }
 
+// A compressed tar that was cut off is read up to the last of what could be decoded.
+func TestACompressedTarThatWasCutIsReadBeforeItsEnd(t *testing.T) {
+	const size = 128 << 10
+	rnd := testkit.Rand(t)
+	for _, name := range []string{codec.Zstd, codec.Gzip, codec.XZ, codec.LZ4} {
+		held := int(mostHeld(name) / size)
+		count := 2*held + 16
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for i := range count {
+			if err := w.WriteHeader(&tar.Header{Name: fmt.Sprint(i), Size: size, Mode: 0o644}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Write(testkit.Noise(rnd, size)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		whole := by(t, name, b.Bytes())
+		st := &storetest.Mem{}
+		st.Put("x", whole[:len(whole)*4/5])
+		r, err := openReader(t.Context(), st, "x", format.OpenOptions{})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		sound := 0
+		for e, err := range r.Entries(t.Context()) {
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			damaged := e.Fault != nil
+			for x, err := range r.Extents(t.Context(), e, 0, e.Size) {
+				damaged = damaged || err != nil || x.Damaged
+			}
+			if !damaged {
+				sound++
+			}
+		}
+		if least := count*4/5 - held - held/2 - 3; sound < least || sound >= count*4/5 {
+			t.Errorf("%s: %d files of the first %d are read, expected at least %d", name, sound, count*4/5, least)
+		}
+		r.Close()
+	}
+}
+
+// A repair may change the compression, and not the name.
+func TestATarIsRecognisedByAnyNameOfACompressedOne(t *testing.T) {
+	head := by(t, codec.Zstd, append(files(t), testkit.Noise(testkit.Rand(t), 1<<20)...))
+	for name, want := range map[string]format.Match{"x.tar.zst": format.Likely, "x.tar.bz2": format.Likely, "x.zst": format.No} {
+		if got := detect(format.Probe{Name: name, Size: 1 << 20, Head: head[:len(zstdMagic)+30]}); got != want {
+			t.Errorf("%s: %v, expected %v", name, got, want)
+		}
+	}
+}
+
 // Files of which bytes were lost get other names and are padded, also several in a row.
 func TestRepairPadsEachFileThatLostBytes(t *testing.T) {
 	b := files(t)

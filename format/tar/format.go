@@ -56,7 +56,7 @@ func detect(p format.Probe) format.Match {
 	if name := codecOf(head); name != codec.Raw {
 		// The head may be less than a block of zstd or bzip2, which cannot be decoded, and an empty
 		// tar has only zeros. Then the name decides.
-		if head = firstBlock(head, name); len(bytes.Trim(head, "\x00")) == 0 && compression(p.Name) == name {
+		if head = firstBlock(head, name); len(bytes.Trim(head, "\x00")) == 0 && compression(p.Name) != codec.Raw {
 			return format.Likely
 		}
 	}

@@ -101,9 +101,17 @@ type frames struct {
 // checksum or cannot be decoded to its end, and of one that only ends too early the last of them.
 type damaged []frame
 
-// mostHeld is more than a decoder of zstd or gzip returns of a block until it notices that the
-// block is damaged. Other codecs may return all.
-const mostHeld = 128 << 10
+// mostHeld is more than a decoder returns of a block until it notices that the block is damaged, or
+// that there is nothing more.
+func mostHeld(name string) int64 {
+	switch name {
+	case codec.Zstd, codec.Gzip:
+		return 128 << 10
+	case codec.LZ4:
+		return 8 << 20
+	}
+	return 1 << 20
+}
 
 // touches reports whether any of these decoded bytes is in a damaged frame.
 func (d damaged) touches(from, to int64) bool {
@@ -239,12 +247,12 @@ func (f *frames) step(p []byte) int {
 	n, err := f.now.Read(p)
 	f.at += int64(n)
 	if err != nil && err != io.EOF && f.stored.object.Err == nil {
-		w, blocks := frame{at: f.frame.at, n: f.at - f.frame.at}, f.codec == codec.Zstd || f.codec == codec.Gzip
+		w := frame{at: f.frame.at, n: f.at - f.frame.at}
 		switch {
-		case blocks && errors.Is(err, io.ErrUnexpectedEOF):
-			w.n = min(w.n, mostHeld)
+		case errors.Is(err, io.ErrUnexpectedEOF), f.codec == codec.Bzip2: // each block of bzip2 has a checksum
+			w.n = min(w.n, mostHeld(f.codec))
 			w.at = f.at - w.n
-		case blocks && errors.Is(err, codec.ErrChecksum):
+		case errors.Is(err, codec.ErrChecksum) && (f.codec == codec.Zstd || f.codec == codec.Gzip):
 			err = io.EOF // all of it has been decoded
 		}
 		f.wrong = append(f.wrong, w)
