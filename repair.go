@@ -176,12 +176,16 @@ func (p *RepairPlan) take(ctx context.Context, st store.Store, name string) erro
 		return err
 	}
 	defer planned.Close()
-	a, err := open(ctx, planned, p.name, OpenOptions{Format: p.asked.Format, Formats: p.asked.Formats, Limits: p.asked.Limits, Parity: parity.None})
+	a, err := open(ctx, planned, p.name, OpenOptions{Format: p.asked.Format, Formats: p.asked.Formats, Limits: p.asked.Limits, Password: p.asked.Password, Parity: parity.None})
 	if err != nil {
 		return err
 	}
 	defer a.Close()
-	_, err = Convert(ctx, a, name, PackOptions{Store: st, Format: p.asked.Format, Formats: p.asked.Formats, Force: p.force, KeepDamaged: true, OnError: func(string, error) {}})
+	sum, err := Convert(ctx, a, name, PackOptions{Store: st, Format: p.asked.Format, Formats: p.asked.Formats, Force: p.force, KeepDamaged: true, OnError: func(string, error) {}})
+	for _, left := range sum.LeftOut {
+		kit.Say(&p.Lost, "left out: %s", problemText(left))
+		p.Partial = true
+	}
 	return err
 }
 
@@ -204,16 +208,8 @@ func (p *RepairPlan) byFormat(ctx context.Context, st store.Store, o RepairOptio
 		report = func(Problem) {}
 	}
 	plan, err := f.Repair(ctx, st, name, o.inner(), report)
-	if _, corrupt := errors.AsType[*format.CorruptError](err); corrupt && len(f.Marks) > 0 {
-		carved, held, cerr := repairs.Carve(ctx, st, name, f, func(st store.Store) (format.Plan, error) {
-			return f.Repair(ctx, st, name, o.inner(), func(Problem) {})
-		})
-		if cerr == nil {
-			p.fetched = append(p.fetched, held)
-			plan, err = carved, nil
-		} else if !errors.Is(cerr, repairs.ErrNotFound) {
-			err = cerr
-		}
+	if c, corrupt := errors.AsType[*format.CorruptError](err); corrupt && c.Code != format.Limit && c.Code != format.Unsupported && len(f.Marks) > 0 {
+		plan, err = p.carve(ctx, st, f, o, err)
 	}
 	if err != nil {
 		return err
@@ -227,6 +223,25 @@ func (p *RepairPlan) byFormat(ctx context.Context, st store.Store, o RepairOptio
 		err = p.count(ctx, o, st)
 	}
 	return err
+}
+
+// carve plans to take the archive out of what is in front of it. If there is none, it returns why the
+// whole cannot be repaired.
+func (p *RepairPlan) carve(ctx context.Context, st store.Store, f *format.Format, o RepairOptions, why error) (format.Plan, error) {
+	plan, from, held, err := repairs.Carve(ctx, st, p.name, f, func(st store.Store) (format.Plan, error) {
+		return f.Repair(ctx, st, p.name, o.inner(), func(Problem) {})
+	})
+	if errors.Is(err, repairs.ErrNotFound) {
+		err = why
+	}
+	if err != nil {
+		return format.Plan{}, err
+	}
+	p.fetched = append(p.fetched, held)
+	if !o.Image {
+		plan.Lost, plan.Partial = append(plan.Lost, fmt.Sprintf("the %d bytes before it", from)), true
+	}
+	return plan, nil
 }
 
 // Changes reports whether the plan changes anything.

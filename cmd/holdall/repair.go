@@ -112,6 +112,7 @@ func (a *app) repairWith(ctx context.Context, address, out string, inPlace bool,
 		if err := a.carryOut(ctx, address, plan, st, name, &r); err != nil {
 			return err
 		}
+		r.Lost, r.Partial = append([]string{}, plan.Lost...), plan.Partial // from an image, more may have been left out
 		a.tell(r, func() { a.printRepaired(r) })
 		return answer(plan.Partial)
 	})

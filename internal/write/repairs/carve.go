@@ -19,37 +19,36 @@ import (
 var ErrNotFound = errors.New("no archive found in it")
 
 // Carve plans to take an archive of format f out of an object that has something else before it,
-// as a disk image has. It uses the first place where one begins that repair can plan for. The
-// caller closes what is returned after the plan was applied.
-func Carve(ctx context.Context, st store.Store, name string, f *format.Format, repair func(store.Store) (format.Plan, error)) (plan format.Plan, held io.Closer, err error) {
+// as a disk image has. It uses the first place where one begins that repair can plan for, and
+// returns it. The caller closes held after the plan was applied.
+func Carve(ctx context.Context, st store.Store, name string, f *format.Format, repair func(store.Store) (format.Plan, error)) (plan format.Plan, from int64, held io.Closer, err error) {
 	obj, info, err := storekit.OpenInfo(ctx, st, name)
 	if err != nil {
-		return plan, nil, err
+		return plan, 0, nil, err
 	}
 	defer obj.Close()
 	tried := func(at int64) (found bool, err error) {
 		cut := format.Edit{Object: name, Len: at}
-		from, err := NewPlanned(ctx, st, name, format.Plan{Edits: []format.Edit{cut}})
+		rest, err := NewPlanned(ctx, st, name, format.Plan{Edits: []format.Edit{cut}})
 		if err != nil {
 			return false, err
 		}
-		plan, err = repair(from)
-		if _, corrupt := errors.AsType[*format.CorruptError](err); err != nil || plan.Build != nil {
-			if corrupt || err == nil {
-				return false, from.Close()
+		if plan, err = repair(rest); err != nil || plan.Build != nil {
+			if _, corrupt := errors.AsType[*format.CorruptError](err); corrupt {
+				err = nil
 			}
-			return false, errors.Join(err, from.Close())
+			return false, errors.Join(err, rest.Close())
 		}
 		for i := range plan.Edits {
 			plan.Edits[i].Off += at
 		}
 		plan.Edits = append([]format.Edit{cut}, plan.Edits...)
 		plan.Notes = append([]string{fmt.Sprintf("found an archive at byte %d of %s", at, name)}, plan.Notes...)
-		held = from
+		from, held = at, rest
 		return true, nil
 	}
 	err = search(ctx, obj, info.Size, f.Marks, func(at int64, head []byte) (bool, error) {
-		if at == 0 || f.Detect(format.Probe{Name: name, Size: info.Size - at, Head: head, Tail: head}) < format.Likely {
+		if at == 0 || f.Detect(format.Probe{Size: info.Size - at, Head: head, Tail: head}) < format.Likely {
 			return false, nil
 		}
 		return tried(at)
@@ -57,7 +56,7 @@ func Carve(ctx context.Context, st store.Store, name string, f *format.Format, r
 	if err == nil && held == nil {
 		err = ErrNotFound
 	}
-	return plan, held, err
+	return plan, from, held, err
 }
 
 // Join returns a store in which the object called name is followed by the bytes of other objects.

@@ -77,6 +77,33 @@ func TestAnArchiveIsTakenOutOfAnImage(t *testing.T) {
 	}
 }
 
+// What is in front of an archive is a loss, unless it is an image. An archive that is only over a
+// limit is not taken for what surrounds another one.
+func TestWhatIsInFrontOfAnArchiveIsALoss(t *testing.T) {
+	rnd := testkit.Rand(t)
+	many := map[string]string{}
+	for i := range 300 {
+		many[fmt.Sprintf("a rather long name %03d", i)] = fmt.Sprint(i)
+	}
+	small, large := packedAs(t, "rvn", nil, map[string]string{"a": "b"}).Get("x"), packedAs(t, "rvn", nil, many).Get("x")
+	st := &storetest.Mem{}
+	st.Put("x", slices.Concat(testkit.Noise(rnd, 50), small))
+	o := holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Store: st, Format: "rvn"}}
+	plan, err := holdall.Repair(t.Context(), "x", o)
+	if err != nil || !plan.Partial || !slices.Contains(plan.Lost, "the 50 bytes before it") {
+		t.Errorf("%+v, %v", plan, err)
+	}
+	if err == nil {
+		plan.Close()
+	}
+	st.Put("x", slices.Concat(large, small))
+	o.Limits.Index = 8 << 10
+	if plan, err := holdall.Repair(t.Context(), "x", o); err == nil {
+		t.Errorf("%q, %q", plan.Notes, plan.Lost)
+		plan.Close()
+	}
+}
+
 func TestWhatIsNoImageOfAnArchiveIsRefused(t *testing.T) {
 	st := &storetest.Mem{}
 	st.Put("image", testkit.Noise(testkit.Rand(t), 3<<20))

@@ -64,7 +64,10 @@ func (p *Planned) Close() error {
 // Can returns only what shows or makes the planned objects, so that nothing bypasses the plan.
 func (p *Planned) Can() store.Abilities {
 	of := p.Store.Can()
-	can := store.Abilities{Address: of.Address, Create: p.create}
+	can := store.Abilities{Address: of.Address}
+	if p.disk != nil {
+		can.Create = p.create
+	}
 	if of.List != nil {
 		can.List = p.list
 	}
