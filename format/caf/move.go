@@ -64,12 +64,12 @@ func (m *repairer) move() (changed bool, err error) {
 
 // partOf makes the row of a file that was not found that of what is left of it, under another name.
 func (m *repairer) partOf(i int, left span) {
-	r := &m.t.rows[i]
+	r, name := &m.t.rows[i], format.Escape(m.t.Name(i))
 	what := "nothing of it was found"
 	if left.end > left.start {
 		what = fmt.Sprintf("what is left of it is %s", m.aside(i))
 	}
-	m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: its %d bytes were found nowhere; %s", format.Escape(m.t.Name(i)), r.end-r.start, what))
+	m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: its %d bytes were found nowhere; %s", name, r.end-r.start, what))
 	m.p.Partial = true
 	if r.span = left; left.end <= left.start {
 		r.odd |= noStart // cut leaves it out

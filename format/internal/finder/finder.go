@@ -41,6 +41,7 @@ type Finder struct {
 	// Hashed is how many bytes were hashed to look everywhere, at most MaxHashed.
 	Hashed int64
 
+	missed int64   // bytes that were not what was looked for
 	shifts []int64 // distances from where contents should be to where they are, the latest first
 }
 
@@ -49,19 +50,27 @@ const MaxHashed = 256 << 20
 
 const (
 	mostShifts = 15
+	mostMissed = 4        // times that all data are read in vain
 	maxLen     = 16 << 20 // of content that is looked for at each offset
 )
 
-// Find looks for all contents: first where they should be, or as far away as others or by one of
-// these distances, and then everywhere.
+// Find looks for all contents: where they should be, then as far away as others or by one of these
+// distances, and then everywhere.
 func (f *Finder) Find(ctx context.Context, by ...int64) error {
 	f.At, f.shifts = make([]int64, len(f.Contents)), []int64{0}
 	var lost []int
 	for i := range f.Contents {
 		f.At[i] = Nowhere
-		if ok, err := f.try(i, by...); err != nil {
+		ok, err := f.Right(i, f.Contents[i].Start)
+		if ok {
+			f.found(i, 0)
+		} else if err == nil {
+			ok, err = f.try(i, by...)
+		}
+		if err != nil {
 			return err
-		} else if !ok {
+		}
+		if !ok {
 			lost = append(lost, i)
 		}
 	}
@@ -83,7 +92,7 @@ func (f *Finder) Find(ctx context.Context, by ...int64) error {
 	return nil
 }
 
-// try looks for content where it would be if it had moved as others have, or by a distance.
+// try looks for content that has moved, as others have or by one of these distances.
 func (f *Finder) try(i int, by ...int64) (bool, error) {
 	c := f.Contents[i]
 	all := slices.Concat(f.shifts, by)
@@ -91,6 +100,13 @@ func (f *Finder) try(i int, by ...int64) (bool, error) {
 		all = append(all, f.shifts[0]+near)
 	}
 	for _, d := range all {
+		if d == 0 {
+			continue
+		}
+		if f.missed > mostMissed*f.End+MaxHashed {
+			f.Tired = true
+			return false, nil
+		}
 		ok, err := f.Right(i, c.Start+d)
 		if err != nil {
 			return false, err
@@ -99,6 +115,7 @@ func (f *Finder) try(i int, by ...int64) (bool, error) {
 			f.found(i, d)
 			return true, nil
 		}
+		f.missed += c.Len
 	}
 	return false, nil
 }
