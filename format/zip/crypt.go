@@ -24,7 +24,7 @@ import (
 
 // An entry may be encrypted in one of two ways:
 //
-//	ZipCrypto  12 bytes, of which the last one is known; the content
+//	ZipCrypto  12 bytes, the last of them known; the content
 //	AES        8, 12 or 16 bytes of salt; 2 bytes that are known; the content; 10 bytes of HMAC-SHA1
 //
 // Others are not supported.

@@ -159,8 +159,8 @@ type row struct {
 	owner    string
 	group    string
 	renamed  bool // by an extra field
-	// Of an encrypted entry: the known byte of ZipCrypto, the strength and version of AES, and the method
-	// that AES hides.
+	// An encrypted entry has these: the known byte of ZipCrypto, or the strength and version of AES and
+	// the method that it hides.
 	known    byte
 	strength int
 	version  int

@@ -20,8 +20,8 @@ import (
 // rolls where bytes are missing or new. It can miss a block that begins within another one, as in
 // a long run of zeros. The second search tries every byte, but only for blocks that were not found.
 
-// mostWanted is how many blocks are searched at every byte. Of a longer archive, that many are
-// tried, evenly over all, and then the blocks before and after each that is found.
+// mostWanted is how many blocks are looked for at every byte. If an archive has more, the search
+// tries that many, evenly spread, and then the neighbours of each block that it finds.
 const mostWanted = 1 << 19
 
 // chunkLen is how many bytes are searched at a time.

@@ -275,7 +275,7 @@ func mustInfo(t *testing.T, st store.Store, name string) store.Info {
 	return info
 }
 
-// Of an archive with more blocks than are tried at every byte, the blocks around those are found.
+// If an archive has more blocks than are looked for at every byte, the neighbours of these are found.
 func TestBlocksAroundThoseThatAreTried(t *testing.T) {
 	rnd := testkit.Rand(t)
 	for range testkit.Rounds(t, 10) {

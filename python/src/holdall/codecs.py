@@ -27,6 +27,13 @@ class MissingDecoder(Exception):
     """A decoder that is not installed."""
 
 
+def _more(file: Reading) -> bytes:
+    """Return some of the bytes that must follow."""
+    if fed := file.read(256 << 10):
+        return fed
+    raise EOFError("it ends too early")
+
+
 class _Inflating:
     """A file with the content of a zlib or deflate stream. It ignores what follows the stream."""
 
@@ -38,9 +45,7 @@ class _Inflating:
         made = []
         d = self._inflater
         while size > 0 and not d.eof:
-            fed = d.unconsumed_tail or self._file.read(256 << 10)
-            if not fed:
-                raise EOFError("it ends too early")
+            fed = d.unconsumed_tail or _more(self._file)
             made.append(d.decompress(fed, size))
             size -= len(made[-1])
         return b"".join(made)
@@ -64,9 +69,7 @@ class _Frames:
                     break
                 d = self._decoder = self._new()
             elif d.needs_input:
-                fed = self._file.read(256 << 10)
-                if not fed:
-                    raise EOFError("it ends too early")
+                fed = _more(self._file)
             made.append(d.decompress(fed, size))
             size -= len(made[-1])
         return b"".join(made)
@@ -231,13 +234,6 @@ class _Parts:
         return b"".join(made)
 
 
-def _exactly(file: Reading, size: int) -> bytes:
-    b = file.read(size)
-    if len(b) < size:
-        raise EOFError("it ends too early")
-    return b
-
-
 class _Again:
     """A file of which the first bytes were read already."""
 
@@ -263,15 +259,15 @@ def _lz4(file: Reading) -> Reading:
         raise MissingDecoder("lz4 needs the package lz4") from None
 
     def old() -> Iterator[bytes]:  # the first version of the format: blocks of at most 8 MiB after their lengths
-        while head := file.read(4):
+        while head := fill(file, 4):
             if head == _LZ4_OLD:
                 continue
             n = int.from_bytes(head, "little")
             if len(head) < 4 or n > 9 << 20:
                 raise ValueError("lz4: a block of a wrong length")
-            yield lz4.block.decompress(_exactly(file, n), uncompressed_size=8 << 20)
+            yield lz4.block.decompress(fill(file, n), uncompressed_size=8 << 20)
 
-    head = file.read(4)
+    head = fill(file, 4)
     if head == _LZ4_OLD:
         return _Parts(old())
     made: Reading = lz4.frame.LZ4FrameFile(_Again(head, file))
@@ -281,7 +277,7 @@ def _lz4(file: Reading) -> Reading:
 def _lzip(file: Reading) -> Iterator[bytes]:
     """Yield the content of the members of lzip, each compared with its CRC-32 and its sizes."""
     rest, first = b"", True
-    while (head := rest[:6] + file.read(max(6 - len(rest), 0)))[:4] == b"LZIP":
+    while (head := rest[:6] + fill(file, max(6 - len(rest), 0)))[:4] == b"LZIP":
         rest, first = rest[6:], False
         size = head[5] if len(head) == 6 else 0
         window = 1 << (size & 31)
@@ -293,14 +289,14 @@ def _lzip(file: Reading) -> Iterator[bytes]:
         while not d.eof:
             fed = b""
             if d.needs_input:
-                fed, rest = rest or _some(file), b""
+                fed, rest = rest or _more(file), b""
                 stored += len(fed)
             part = d.decompress(fed, 1 << 20)
             crc, size = zlib.crc32(part, crc), size + len(part)
             yield part
         rest = d.unused_data
         stored -= len(rest)
-        tail = rest[:20] + file.read(max(20 - len(rest), 0))
+        tail = rest[:20] + fill(file, max(20 - len(rest), 0))
         rest = rest[20:]
         said = [int.from_bytes(tail[a:b], "little") for a, b in ((0, 4), (4, 12), (12, 20))]
         if len(tail) < 20 or said != [crc, size, stored + 26]:
@@ -309,22 +305,15 @@ def _lzip(file: Reading) -> Iterator[bytes]:
         raise ValueError("lzip: no member")
 
 
-def _some(file: Reading) -> bytes:
-    b = file.read(256 << 10)
-    if not b:
-        raise EOFError("it ends too early")
-    return b
-
-
 def _compress(file: Reading) -> Iterator[bytes]:
     """Yield the content of what the Unix command compress makes: LZW, with codes in groups of eight."""
-    head = file.read(3)
+    head = fill(file, 3)
     if len(head) < 3 or head[:2] != b"\x1f\x9d" or not 9 <= head[2] & 31 <= 16:
         raise ValueError("compress: not its header")
     most, clears = head[2] & 31, head[2] & 0x80 != 0
     begin = [bytes([i]) for i in range(256)] + [b""] * clears
     table, width, last = begin[:], 9, b""
-    while group := file.read(width):
+    while group := fill(file, width):
         bits = int.from_bytes(group, "little")
         made = []
         for k in range(len(group) * 8 // width):
