@@ -5,7 +5,6 @@ import (
 	"hash/crc32"
 	"io"
 	"slices"
-	"sort"
 
 	"github.com/holdall/holdall/format/internal/finder"
 	"github.com/holdall/holdall/format/kit"
@@ -19,61 +18,28 @@ import (
 // A piece of a shard is n bytes that are stored at from, and belong to at.
 type piece struct{ at, from, n int64 }
 
-// arranged is a shard with its pieces where they belong. Other bytes are where they are.
-type arranged struct {
-	obj    store.Object
-	stored int64 // the length of obj
-	size   int64
-	pieces []piece // sorted by at, without overlaps
-}
-
-func arrange(obj store.Object, stored int64, pieces []piece) *arranged {
-	a := &arranged{obj: obj, stored: stored, size: stored, pieces: pieces}
-	if last := len(pieces) - 1; last >= 0 {
-		a.size = max(a.size, pieces[last].at+pieces[last].n)
+// arrange returns a shard with its pieces where they belong, sorted and without overlaps. Other bytes
+// are where they are, and zeros fill what is beyond their end.
+func arrange(obj store.Object, stored int64, pieces []piece) *storekit.Pieced {
+	a := &storekit.Pieced{Closer: obj}
+	add := func(from, n int64) {
+		there := max(min(n, stored-from), 0)
+		a.Add(obj, from, there)
+		a.Add(nil, 0, n-there)
 	}
+	for _, p := range pieces {
+		add(a.Size(), p.at-a.Size())
+		add(p.from, p.n)
+	}
+	a.Add(obj, a.Size(), stored-a.Size())
 	return a
-}
-
-func (a *arranged) Info(ctx context.Context) (store.Info, error) {
-	info, err := a.obj.Info(ctx)
-	info.Size = a.size
-	return info, err
-}
-
-func (a *arranged) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
-
-func (a *arranged) Close() error { return a.obj.Close() }
-
-func (a *arranged) ReadAt(ctx context.Context, b []byte, off int64) error {
-	if off < 0 || int64(len(b)) > a.size-off {
-		return io.ErrUnexpectedEOF
-	}
-	for i := sort.Search(len(a.pieces), func(i int) bool { return a.pieces[i].at+a.pieces[i].n > off }); len(b) > 0; {
-		n, from := int64(len(b)), off
-		if i < len(a.pieces) {
-			if p := a.pieces[i]; p.at <= off {
-				n, from = min(n, p.at+p.n-off), p.from+off-p.at
-				i++
-			} else {
-				n = min(n, p.at-off)
-			}
-		}
-		there := max(min(n, a.stored-from), 0)
-		if err := a.obj.ReadAt(ctx, b[:there], from); err != nil && there > 0 {
-			return err
-		}
-		clear(b[there:n])
-		b, off = b[n:], off+n
-	}
-	return nil
 }
 
 // rearrange arranges a shard that was opened.
 func (a *bundle) rearrange(s *shard) {
 	if pieces := a.arranged[s.index]; pieces != nil {
 		x := arrange(s.obj, s.size, pieces)
-		s.obj, s.size, s.records, s.loaded, s.wrong = x, x.size, nil, false, nil
+		s.obj, s.size, s.records, s.loaded, s.wrong = x, x.Size(), nil, false, nil
 	}
 }
 

@@ -285,7 +285,7 @@ func (r *reader) Can() format.Abilities {
 	can.Doubt = func() *format.Problem { return r.doubt }
 	can.Made = func(name string) store.Object {
 		if r.parts != nil && name == r.joined() {
-			return r.parts
+			return r.parts.whole
 		}
 		return r.decrypted(name)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"strconv"
@@ -16,9 +15,10 @@ import (
 	"github.com/holdall/holdall/store/storekit"
 )
 
-// parts are the objects of a split archive, presented as one object. The parts of x.zip are x.z01,
-// x.z02, …, and x.zip itself, which is the last one.
+// parts are the objects of a split archive, and all of them as one object. The parts of x.zip are
+// x.z01, x.z02, …, and x.zip itself, which is the last one.
 type parts struct {
+	whole  *storekit.Pieced
 	names  []string
 	objs   []store.Object
 	starts []int64 // where each part begins, and where the last one ends
@@ -99,7 +99,11 @@ func (r *reader) join(ctx context.Context, before int) (err error) {
 		at += info.Size
 	}
 	p.names, p.objs, p.starts = append(p.names, r.name), append(p.objs, r.obj), append(p.starts, at, at+r.size)
-	r.parts, r.obj, r.size = p, p, at+r.size
+	p.whole = &storekit.Pieced{Name: r.name, Closer: p}
+	for i, o := range p.objs {
+		p.whole.Add(o, 0, p.starts[i+1]-p.starts[i])
+	}
+	r.parts, r.obj, r.size = p, p.whole, p.whole.Size()
 	return nil
 }
 
@@ -176,26 +180,6 @@ func (r *reader) places(x format.Extent, yield func(format.Extent, error) bool) 
 	return yield(x, nil)
 }
 
-func (p *parts) ReadAt(ctx context.Context, b []byte, off int64) (err error) {
-	done := int64(0)
-	if off < 0 || off > p.starts[len(p.objs)]-int64(len(b)) {
-		return &store.Error{Op: "read", Name: p.names[len(p.names)-1], Off: off, Err: io.ErrUnexpectedEOF}
-	}
-	p.split(off, int64(len(b)), func(part int, off, n int64) bool {
-		err = p.objs[part].ReadAt(ctx, b[done:done+n], off)
-		done += n
-		return err == nil
-	})
-	return err
-}
-
-func (p *parts) Info(ctx context.Context) (store.Info, error) {
-	last := len(p.objs) - 1
-	info, err := p.objs[last].Info(ctx)
-	info.Size = p.starts[last+1]
-	return info, err
-}
-
 func (p *parts) Close() error {
 	var errs []error
 	for _, o := range p.objs {
@@ -203,5 +187,3 @@ func (p *parts) Close() error {
 	}
 	return errors.Join(errs...)
 }
-
-func (p *parts) Can() store.ObjectAbilities { return store.ObjectAbilities{} }

@@ -61,13 +61,13 @@ func Carve(ctx context.Context, st store.Store, name string, f *format.Format, r
 
 // Join returns a store in which the object called name is followed by the bytes of other objects.
 func Join(ctx context.Context, st store.Store, name string, pieces []string) (*Planned, error) {
-	p := &Planned{Store: st, name: name, disk: nil, objects: map[string]*plannedObject{}, sources: map[string]store.Object{}}
-	o := &plannedObject{p: p, name: name}
+	p := &Planned{Store: st, name: name, objects: map[string]*storekit.Pieced{}, sources: map[string]store.Object{}}
+	o := &storekit.Pieced{Name: name}
 	add := func(key string, st store.Store, name string) error {
 		obj, info, err := storekit.OpenInfo(ctx, st, name)
 		if err == nil {
 			p.sources[key] = obj
-			o.add(obj, 0, info.Size)
+			o.Add(obj, 0, info.Size)
 		}
 		return err
 	}

@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"iter"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A Planned is a store that shows an archive as a plan will leave it. What the plan writes is in a
@@ -25,15 +25,8 @@ type Planned struct {
 	mu      sync.Mutex
 	disk    sorter.Scratch
 	end     int64 // of what is in disk
-	objects map[string]*plannedObject
+	objects map[string]*storekit.Pieced
 	sources map[string]store.Object // open, by their names
-}
-
-// A stretch of a planned object is in disk, or in an object of the archive.
-type stretch struct {
-	at, n int64
-	in    store.Object // nil for disk
-	from  int64
 }
 
 // NewPlanned returns a Planned for a plan that repairs the archive called name in st.
@@ -42,7 +35,7 @@ func NewPlanned(ctx context.Context, st store.Store, name string, plan format.Pl
 	if err != nil {
 		return nil, err
 	}
-	p := &Planned{Store: st, name: strings.TrimSuffix(name, "/"), disk: disk, objects: map[string]*plannedObject{}, sources: map[string]store.Object{}}
+	p := &Planned{Store: st, name: strings.TrimSuffix(name, "/"), disk: disk, objects: map[string]*storekit.Pieced{}, sources: map[string]store.Object{}}
 	if err := Apply(ctx, st, name, plan, p, p.name); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -102,7 +95,7 @@ func (p *Planned) list(ctx context.Context, prefix string) iter.Seq2[store.Info,
 		}
 		slices.Sort(names)
 		for _, name := range names {
-			if !yield(p.objects[name].info(), nil) {
+			if !yield(store.Info{Name: name, Size: p.objects[name].Size()}, nil) {
 				return
 			}
 		}
@@ -110,7 +103,7 @@ func (p *Planned) list(ctx context.Context, prefix string) iter.Seq2[store.Info,
 }
 
 func (p *Planned) create(_ context.Context, name string, _ store.Wishes) (store.Writer, error) {
-	return &plannedWriter{o: &plannedObject{p: p, name: name}}, nil
+	return &plannedWriter{p, &storekit.Pieced{Name: name}}, nil
 }
 
 // source returns an object of the archive, which stays open until Close.
@@ -127,18 +120,21 @@ func (p *Planned) source(ctx context.Context, name string) (store.Object, error)
 	return o, err
 }
 
-// plannedWriter writes a plannedObject.
-type plannedWriter struct{ o *plannedObject }
+// plannedWriter writes a planned object.
+type plannedWriter struct {
+	p *Planned
+	o *storekit.Pieced
+}
 
 func (w *plannedWriter) Write(b []byte) (int, error) {
-	p := w.o.p
+	p := w.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, err := p.disk.Seek(p.end, io.SeekStart); err != nil {
 		return 0, err
 	}
 	n, err := p.disk.Write(b)
-	w.o.add(nil, p.end, int64(n))
+	w.o.Add(scratch{p}, p.end, int64(n))
 	p.end += int64(n)
 	return n, err
 }
@@ -149,14 +145,14 @@ func (w *plannedWriter) writeRange(ctx context.Context, from store.Object, off, 
 	if err != nil {
 		return err
 	}
-	in, err := w.o.p.source(ctx, info.Name)
+	in, err := w.p.source(ctx, info.Name)
 	if err != nil {
 		return errors.ErrUnsupported
 	}
 	if there, err := in.Info(ctx); err != nil || there != info || off > info.Size-n {
 		return errors.ErrUnsupported
 	}
-	w.o.add(in, off, n)
+	w.o.Add(in, off, n)
 	return nil
 }
 
@@ -164,70 +160,26 @@ func (w *plannedWriter) Can() store.WriterAbilities {
 	return store.WriterAbilities{WriteRange: w.writeRange}
 }
 
-func (w *plannedWriter) Commit(context.Context) (store.Info, error) {
-	p := w.o.p
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.objects[w.o.name] = w.o
-	return w.o.info(), nil
+func (w *plannedWriter) Commit(ctx context.Context) (store.Info, error) {
+	w.p.mu.Lock()
+	defer w.p.mu.Unlock()
+	w.p.objects[w.o.Name] = w.o
+	return w.o.Info(ctx)
 }
 
 func (w *plannedWriter) Abort() error { return nil }
 
-type plannedObject struct {
-	p    *Planned
-	name string
-	size int64
-	all  []stretch // by at
-}
+// scratch is the temporary file of a Planned as an object.
+type scratch struct{ p *Planned }
 
-func (o *plannedObject) add(in store.Object, from, n int64) {
-	if n <= 0 {
-		return
-	}
-	if last := len(o.all) - 1; last >= 0 && o.all[last].in == in && o.all[last].from+o.all[last].n == from {
-		o.all[last].n += n
-	} else {
-		o.all = append(o.all, stretch{o.size, n, in, from})
-	}
-	o.size += n
-}
+func (s scratch) Info(context.Context) (store.Info, error) { return store.Info{Size: s.p.end}, nil }
 
-func (o *plannedObject) info() store.Info { return store.Info{Name: o.name, Size: o.size} }
+func (s scratch) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
-func (o *plannedObject) Info(context.Context) (store.Info, error) { return o.info(), nil }
+func (s scratch) Close() error { return nil }
 
-func (o *plannedObject) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
-
-func (o *plannedObject) Close() error { return nil }
-
-func (o *plannedObject) ReadAt(ctx context.Context, b []byte, off int64) error {
-	if len(b) == 0 {
-		return nil
-	}
-	if off < 0 || int64(len(b)) > o.size-off {
-		return io.ErrUnexpectedEOF
-	}
-	for i := sort.Search(len(o.all), func(i int) bool { return o.all[i].at+o.all[i].n > off }); len(b) > 0; i++ {
-		s := o.all[i]
-		skip := off - s.at
-		n := min(int64(len(b)), s.n-skip)
-		var err error
-		if s.in == nil {
-			err = o.p.read(b[:n], s.from+skip)
-		} else {
-			err = s.in.ReadAt(ctx, b[:n], s.from+skip)
-		}
-		if err != nil {
-			return err
-		}
-		b, off = b[n:], off+n
-	}
-	return nil
-}
-
-func (p *Planned) read(b []byte, at int64) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return readScratch(p.disk, b, at)
+func (s scratch) ReadAt(_ context.Context, b []byte, off int64) error {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	return readScratch(s.p.disk, b, off)
 }
