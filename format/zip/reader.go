@@ -439,6 +439,29 @@ func (r *reader) contentOff(ctx context.Context, p *item) (int64, error) {
 	return p.off + n, nil
 }
 
+// localRow returns the header before a content as a row of the directory, without what only rows have,
+// and its length. The name is empty if it is none.
+func (r *reader) localRow(ctx context.Context, off int64) (x row, raw []byte, n int64, err error) {
+	b := make([]byte, localLen)
+	if err := r.obj.ReadAt(ctx, b, off); err != nil {
+		return row{}, nil, 0, err
+	}
+	n, _ = parseLocal(b)
+	if n > r.dirOff-off {
+		return row{}, nil, 0, nil
+	}
+	raw = append(make([]byte, rowLen, rowLen+n), make([]byte, max(n-localLen, 0))...)
+	if err := r.obj.ReadAt(ctx, raw[rowLen:], off+localLen); err != nil {
+		return row{}, nil, 0, err
+	}
+	copy(raw, rowMagic)
+	copy(raw[6:], b[4:localLen])
+	if x, _, err = parseRow(raw, r.decode); err != nil {
+		return row{}, nil, 0, nil
+	}
+	return x, raw, n, nil
+}
+
 // place returns where the content of an entry is, decrypted: the object, its name and the range.
 func (r *reader) place(ctx context.Context, i int, p *item) (obj store.Object, name string, off, n int64, err error) {
 	if l := r.locks[i]; l != nil {

@@ -389,26 +389,9 @@ func (m *repairer) sweep() error {
 // local makes a row from the header at off, or returns nil if its content is wrong. next is where
 // to continue, or 0 if it is not known.
 func (m *repairer) local(off int64) (_ *found, next int64, _ error) {
-	b := make([]byte, localLen)
-	if err := m.obj.ReadAt(m.ctx, b, off); err != nil {
-		return nil, 0, err
-	}
-	n, _ := parseLocal(b)
-	if n > m.dirOff-off {
-		return nil, 0, nil
-	}
-	b = slices.Grow(b, int(n))[:n]
-	if err := m.obj.ReadAt(m.ctx, b[localLen:n], off+localLen); err != nil {
-		return nil, 0, err
-	}
-	// The header is converted to a row, without what only rows have.
-	le := binary.LittleEndian
-	raw := append(make([]byte, rowLen), b[localLen:n]...)
-	copy(raw, rowMagic)
-	copy(raw[6:], b[4:localLen])
-	x, _, err := parseRow(raw, m.decode)
+	x, raw, n, err := m.localRow(m.ctx, off)
 	if err != nil || x.name == "" {
-		return nil, 0, nil
+		return nil, 0, err
 	}
 	x.off = uint64(off)
 	if x.name[len(x.name)-1] == '/' {
@@ -439,10 +422,11 @@ func (m *repairer) local(off int64) (_ *found, next int64, _ error) {
 	}
 	kit.Say(&m.p.Lost, "%s: content at byte %d does not match its checksum", format.Escape(x.name), at)
 	if m.dirOff-behind >= 4 {
-		if err := m.obj.ReadAt(m.ctx, b[:4], behind); err != nil {
+		var b [2]byte
+		if err := m.obj.ReadAt(m.ctx, b[:], behind); err != nil {
 			return nil, 0, err
 		}
-		if le.Uint16(b) == 'P'|'K'<<8 {
+		if string(b[:]) == "PK" {
 			return nil, behind, nil // skip the content, because it may be an archive
 		}
 	}

@@ -2,6 +2,7 @@ package zip
 
 import (
 	"context"
+	"strings"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
@@ -34,8 +35,9 @@ func check(ctx context.Context, st store.Store, name string, o format.OpenOption
 	return r.parts != nil, sound, err
 }
 
-// checkPlaces reads the header before each content, and reports contents that are within others,
-// which is how bombs are made.
+// checkPlaces reads the header before each content. It reports those that have another name than the
+// directory, since one of the two is damaged, and contents that are within others, which is how bombs
+// are made.
 func (r *reader) checkPlaces(ctx context.Context, report func(format.Problem)) error {
 	end := int64(0)
 	for _, i := range r.byPlace() {
@@ -47,6 +49,15 @@ func (r *reader) checkPlaces(ctx context.Context, report func(format.Problem)) e
 		}
 		if err != nil {
 			return err
+		}
+		x, _, _, err := r.localRow(ctx, p.off)
+		if err != nil {
+			return err
+		}
+		if local := strings.TrimSuffix(x.name, "/"); local != r.table.nameOf(p) {
+			c := r.corruptItem(p, format.BadHeader, p.off, "the header before it has the name %s: one of the two is damaged", format.Escape(local))
+			c.Class, c.Severity = "two-names", format.Warning
+			report(c.Problem)
 		}
 		if p.off < end {
 			c := r.corruptItem(p, format.Overlap, p.off, "begins before another entry ends at %d", end)

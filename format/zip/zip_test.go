@@ -168,6 +168,7 @@ func TestDamageIsSaid(t *testing.T) {
 		"cut off":                {func(b []byte) []byte { return b[:len(b)/2] }, format.MissingIndex},
 		"a directory that lies":  {func(b []byte) []byte { b[dir] = 'Q'; return b }, format.BadIndex},
 		"a header that is none":  {func(b []byte) []byte { copy(b[bytes.Index(b, []byte("d/text"))-30:], "none"); return b }, format.BadHeader},
+		"a name":                 {func(b []byte) []byte { b[bytes.LastIndex(b, []byte("d/text"))+2] ^= 1; return b }, format.BadHeader},
 		"encrypted":              {func(b []byte) []byte { b[dir+8] |= flagEncrypted; return b }, format.Unsupported},
 		"a method of the future": {func(b []byte) []byte { b[dir+10] = 77; return b }, format.Unsupported},
 	} {
