@@ -79,3 +79,15 @@ func BenchmarkSearch(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkOneByte(b *testing.B) {
+	block := make([]byte, 8<<10)
+	rand.NewChaCha8([32]byte{}).Read(block)
+	hash := rollOf(block)
+	block[0]++
+	block[len(block)-1]++
+	b.SetBytes(int64(len(block)))
+	for b.Loop() {
+		new(Guard).oneByte(b.Context(), 0, block, hash)
+	}
+}

@@ -105,10 +105,16 @@ func (g *Guard) Check(ctx context.Context, heal bool, m *meter.Meter) (r Report,
 		if r.Beyond() == 0 {
 			return r, nil
 		}
-		if more, err := g.searchAgain(ctx); err != nil || !more {
+		more, err := g.searchAgain(ctx)
+		switch {
+		case err == nil && more:
+			err = c.blocks(ctx, first, end, nil)
+		case c.bytes: // nothing is left to try
 			return r, err
+		default:
+			c.bytes = true
 		}
-		if err := c.blocks(ctx, first, end, nil); err != nil {
+		if err != nil {
 			return r, err
 		}
 	}
@@ -148,6 +154,7 @@ type checking struct {
 	heal       bool
 	r          *Report
 	left, need []int32 // of each group: usable parity blocks, damaged blocks
+	bytes      bool    // blocks in which one byte is wrong are restored without parity
 }
 
 func (c *checking) look(ctx context.Context, first, end int64, m *meter.Meter) error {
@@ -219,6 +226,7 @@ func (c *checking) cure(ctx context.Context) (more bool, err error) {
 		if n != 1 {
 			continue
 		}
+		var err error
 		switch _, healed := g.healed[block]; {
 		case healed:
 		case c.heal:
@@ -236,19 +244,25 @@ func (c *checking) cure(ctx context.Context) (more bool, err error) {
 		}
 	}
 	for group := range h.groups {
-		if n := c.need[group]; n == 0 || n > c.left[group] {
+		enough := func() bool { return c.need[group] <= c.left[group] }
+		var err error
+		switch {
+		case c.need[group] == 0 || !enough() && !c.bytes:
 			continue
-		}
-		if c.heal {
+		case !enough():
+			_, err = g.byBytes(ctx, group)
+		case c.heal:
 			clear(g.given)
-			if err := g.byGroup(ctx, group); err != nil && err != ErrBeyond {
-				return more, err
-			}
+			err = g.byGroup(ctx, group)
 		}
+		if err != nil && err != ErrBeyond {
+			return more, err
+		}
+		byParity := enough() && !c.heal
 		for block := group; block < h.blocks; block += h.groups {
 			lost, err := g.isLost(block)
 			if _, healed := g.healed[block]; err == nil && lost && !healed {
-				if err = errLost; !c.heal {
+				if err = errLost; byParity {
 					_, err = g.f.digest(ctx, block) // it cannot be verified without its digest
 				}
 			}

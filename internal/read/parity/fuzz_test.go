@@ -69,14 +69,14 @@ func encoded(t testing.TB, groups int64, loss float64, text []byte, objects []Ob
 // encodedAs is encoded in a version of the format.
 func encodedAs(t testing.TB, version byte, groups int64, loss float64, text []byte, objects []Object) []byte {
 	t.Helper()
-	e, err := NewEncoder(context.Background(), int64(len(text)), loss)
+	g, err := plan(int64(len(text)), loss)
 	if err != nil {
 		t.Fatal(err)
 	}
+	g.groups, g.version = groups, version
+	g.order = gf16.Order(share(g.inGroup(0), groups, loss))
+	e := newEncoder(context.Background(), g, loss)
 	defer e.Close()
-	e.g.groups, e.g.version = groups, version
-	e.g.order = gf16.Order(share(e.g.inGroup(0), groups, loss))
-	e.code = newCoder(e.g.block, groups, e.g.order)
 	if _, err := e.Write(text); err != nil {
 		t.Fatal(err)
 	}

@@ -502,6 +502,9 @@ func (g *Guard) heal(ctx context.Context, block int64, b []byte) error {
 			return g.kept.read(b, at)
 		}
 		more, err := g.searchAgain(ctx)
+		if err == nil && !more {
+			more, err = g.byBytes(ctx, block%g.f.h.groups)
+		}
 		if err != nil {
 			return err
 		}

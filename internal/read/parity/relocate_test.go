@@ -47,6 +47,13 @@ var moves = map[string]func(rnd *rand.Rand, b []byte) []byte{
 		return slices.Concat(testkit.Noise(rnd, 1+rnd.IntN(10000)), b)
 	},
 	"cut head": func(rnd *rand.Rand, b []byte) []byte { return b[1+rnd.IntN(min(len(b)/8, 4*minBlock)):] },
+	"wrong bytes all over": func(rnd *rand.Rand, b []byte) []byte {
+		b = bytes.Clone(b)
+		for range 1 + rnd.IntN(len(b)/minBlock) {
+			b[rnd.IntN(len(b))] ^= byte(1 + rnd.IntN(255))
+		}
+		return b
+	},
 	"wrong bits": func(rnd *rand.Rand, b []byte) []byte {
 		b = bytes.Clone(b)
 		b[rnd.IntN(len(b))] ^= 1 << rnd.IntN(8)
