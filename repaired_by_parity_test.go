@@ -279,7 +279,9 @@ func TestFormatRepairsWhatParityCannot(t *testing.T) {
 	const healable = 5000 // the only block of its neighbours that is damaged
 	b[healable]++
 	for i := range p.Blocks / 50 {
-		b[len(b)-1<<20+int(i)*blockSize]++
+		at := len(b) - 1<<20 + int(i)*blockSize
+		b[at]++
+		b[at+100]++ // one wrong byte would need no parity
 	}
 	st.Put("x", b)
 	plan := repairBy(t, st, "x")

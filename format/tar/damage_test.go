@@ -558,6 +558,44 @@ func TestRepairPadsEachFileThatLostBytes(t *testing.T) {
 	}
 }
 
+// A header of records that was copied over those of the next file leads to garbage. The file before
+// both is not to blame, and its header stays its own.
+func TestRepairDoesNotBlameAFileTwice(t *testing.T) {
+	var w bytes.Buffer
+	tw := tar.NewWriter(&w)
+	at := map[string]int{}
+	for i, name := range []string{"a", "b", "c", "d"} {
+		at[name] = w.Len()
+		text := bytes.Repeat([]byte{byte('1' + i)}, 4500+i)
+		err := tw.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text)), Format: tar.FormatPAX, PAXRecords: map[string]string{"X.y": "z"}})
+		if err == nil {
+			_, err = tw.Write(text)
+		}
+		if err == nil {
+			err = tw.Flush()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b := bytes.Clone(w.Bytes())
+	copy(b[at["b"]+89:], b[at["c"]:][:2*blockSize-89])
+	b[at["c"]] ^= 1 // or the header in its place would lead to the end
+	got, plan, err := repaired(t, "x.tar", b)
+	if err != nil || !plan.Partial {
+		t.Fatalf("%+v, %v", plan, err)
+	}
+	if list := sound(t, "records", "x.tar", got); !slices.Contains(list, "a") || !slices.Contains(list, "b") || !bytes.Contains(got, bytes.Repeat([]byte("1"), 4500)) {
+		t.Errorf("%q: %+v", list, plan.Lost)
+	}
+	if _, again, err := repaired(t, "x.tar", got); err != nil || again.Changes() {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+}
+
 // Whatever is wrong, a repair gives a tar that needs none, and panics on nothing.
 func FuzzRepair(f *testing.F) {
 	for _, format := range []tar.Format{tar.FormatUSTAR, tar.FormatPAX, tar.FormatGNU} {

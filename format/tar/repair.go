@@ -300,6 +300,7 @@ func (m *repairer) doubt(s *scanner) error {
 // inserted or lost: if it may have been in the last member, what is left of this gets another name.
 func (m *repairer) beforeNext(ctx context.Context, s *scanner, why string) error {
 	next, end := s.src.at, m.last.at+m.last.stored
+	defer func() { m.last.stored = 0 }() // what comes later is not about this member
 	if (next-s.start)&(blockSize-1) == 0 || m.kept == 0 || m.last.stored == 0 || s.start-end >= blockSize {
 		return m.gap(s.start, next, why)
 	}

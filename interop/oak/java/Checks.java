@@ -249,6 +249,23 @@ final class Checks {
         return kept(d, blobs, files, before, faults);
     }
 
+    /** As survive, but with the compactions of the tail and the cleanups of a running instance. */
+    static Map<String, Object> surviveTail(Main m) throws Exception {
+        File d = m.store(1);
+        BlobStore blobs = Store.blobs(m.datastore);
+        Set<String> files = Store.files(d).keySet();
+        List<Object> before = head(d, blobs);
+        List<String> faults = new ArrayList<>();
+        SegmentGCOptions gc = SegmentGCOptions.defaultGCOptions().setEstimationDisabled(true);
+        try (FileStore s = Store.builder(d, blobs).withGCOptions(gc).build()) {
+            for (int round = 0; round < 4; round++) {
+                commitMark(s, "round " + round);
+                s.tailGC();
+            }
+        }
+        return kept(d, blobs, files, before, faults);
+    }
+
     private static Map<String, Object> kept(File d, BlobStore blobs, Set<String> files, List<Object> before, List<String> faults) throws Exception {
         Map<String, Object> was = byPath(before), is = byPath(head(d, blobs));
         was.remove("/root/" + MARK);

@@ -32,6 +32,7 @@ final class Main {
             + "  check DIR              the reference's check of head, checkpoints and binaries\n"
             + "  commit DIR             a store takes a commit and keeps what it had\n"
             + "  survive DIR            a store keeps what it has through compaction and cleanup\n"
+            + "  survive-tail DIR       the same with compactions of the tail while it is open\n"
             + "  recover DIR            opened read-write, which recovers; then dump\n"
             + "  recover-journal DIR    the journal made anew; then it\n"
             + "  cleanup DIR [RETAIN]   generations swept, but for the newest 1 or 2; then dump\n"
@@ -157,6 +158,8 @@ final class Main {
                 return Checks.commit(this);
             case "survive":
                 return Checks.survive(this);
+            case "survive-tail":
+                return Checks.surviveTail(this);
             case "recover":
                 return Checks.recover(this);
             case "recover-journal":
