@@ -1,8 +1,11 @@
 package caf
 
 import (
+	"bytes"
+	"encoding/hex"
 	"fmt"
 	"io"
+	"math/bits"
 
 	"github.com/zeebo/blake3"
 
@@ -38,15 +41,24 @@ func (m *repairer) move() (changed bool, err error) {
 	if m.tired = m.tired || f.Tired; m.tired {
 		m.p.Notes = append(m.p.Notes, "the search for displaced files was stopped: it would have read the archive many times")
 	}
-	moved := int64(0)
+	moved, mended := int64(0), false
 	for k, i := range all {
+		if f.At[k] == finder.Nowhere && m.t.top.unproven {
+			ok, err := m.mendDigest(i)
+			if err != nil {
+				return false, err
+			}
+			if ok {
+				mended, f.At[k] = true, t.rows[i].start
+			}
+		}
 		if by := f.At[k] - t.rows[i].start; f.At[k] != finder.Nowhere && by != 0 {
 			moved++
 			t.rows[i].start, t.rows[i].end = f.At[k], t.rows[i].end+by
 		}
 	}
 	if moved == 0 {
-		return false, nil
+		return mended, nil
 	}
 	m.p.Notes = append(m.p.Notes, fmt.Sprintf("%d files moved to offsets that their digests prove", moved))
 	for k, i := range all {
@@ -83,20 +95,76 @@ func sum256(b []byte) string {
 
 // right reports whether the content at s has the digest.
 func (m *repairer) right(s span, want string) (bool, error) {
+	is, err := m.digestAt(s)
+	return err == nil && is == want, err
+}
+
+// digestAt returns the digest of the content at s, or nothing if that is outside the archive or too
+// much has been read.
+func (m *repairer) digestAt(s span) (string, error) {
 	if s.start < 0 || s.end > m.size {
-		return false, nil
+		return "", nil
 	}
 	// Rows may overlap, so without a limit this could read the square of the archive's size.
 	if n := s.end - s.start; n > m.budget {
 		m.tired = true
-		return false, nil
+		return "", nil
 	}
 	m.budget -= s.end - s.start
 	h := blake3.New()
 	r := kit.RangeReader{Ctx: m.ctx, Object: m.obj, Off: s.start, End: s.end}
 	_, err := io.CopyBuffer(struct{ io.Writer }{h}, &r, make([]byte, max(1, min(s.end-s.start, 1<<20))))
-	return string(h.Sum(nil)) == want, err
+	return string(h.Sum(nil)), err
 }
+
+// mostWrongBits is how many bits of a stored digest may be wrong. The digest of another content
+// differs from it in some 128 of 256.
+const mostWrongBits = 8
+
+// mendDigest replaces the stored digest of row i if that is damaged, but not the content: the row has the
+// digest of the content but for a few bits, even if not as the member that it should be.
+func (m *repairer) mendDigest(i int) (bool, error) {
+	t := m.t
+	is, err := m.digestAt(t.rows[i].span)
+	if err != nil || is == "" {
+		return false, err
+	}
+	if m.index == nil && m.size-m.end <= maxMendable {
+		m.index = make([]byte, m.size-m.end)
+		if err := m.fetch(m.index, m.end); err != nil {
+			return false, err
+		}
+	}
+	name := append(appendString(nil, t.Name(i)), ':')
+	at := bytes.Index(m.index, name)
+	if at < 0 || m.budget < int64(len(m.index)) {
+		return false, nil
+	}
+	m.budget -= int64(len(m.index))
+	row, text := m.index[at+len(name):], hex.AppendEncode(nil, []byte(is))
+	row = row[:min(len(row), maxOwnRow)]
+	for ; len(row) >= len(text); row = row[1:] {
+		wrong := 0
+		for k := 0; k < len(text) && wrong <= mostWrongBits; k++ {
+			wrong += bits.OnesCount8(row[k] ^ text[k])
+		}
+		if wrong <= mostWrongBits {
+			t.setDigest(i, is)
+			t.rows[i].odd &^= badDigest
+			if len(t.extra[uint32(i)]) == len(`"blake3":""`)+len(text) {
+				delete(t.extra, uint32(i)) // it was the digest
+			}
+			m.p.Notes = append(m.p.Notes, fmt.Sprintf("%s: corrected its digest, of which bits were wrong", format.Escape(t.Name(i))))
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+const (
+	maxMendable = 64 << 20 // of an index
+	maxOwnRow   = 200      // of what a row has behind its name, up to the end of the digest
+)
 
 // allRight reports whether the digests of all files match after a move by the same number of
 // bytes.

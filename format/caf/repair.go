@@ -53,6 +53,7 @@ type repairer struct {
 	work int64 // bytes that scans of candidates may still read
 
 	names    map[string]bool // of all files; nil until it is needed
+	index    []byte          // as it is stored; nil until it is needed
 	searched int64           // bytes hashed to find files that are elsewhere
 	budget   int64           // bytes that comparing digests may still read
 	tired    bool            // budget has been used up
@@ -89,7 +90,10 @@ func (m *repairer) plan(tail []byte) (format.Plan, error) {
 	if err != nil {
 		return format.Plan{}, err
 	}
-	cut := m.cut(named && len(m.t.damaged) == 0 && !m.t.top.unproven)
+	cut, err := m.cut(named && len(m.t.damaged) == 0 && !m.t.top.unproven)
+	if err != nil {
+		return format.Plan{}, err
+	}
 	if !changed && !moved && !cut {
 		return m.p, nil
 	}
@@ -292,18 +296,24 @@ func (m *repairer) oddRows() bool {
 
 // cut removes rows without data, and shortens those whose data is truncated. If the index is not
 // sound, a file without a digest may have lost it, and its content may be wrong: it gets another
-// name, unless no file has a digest. cut reports whether it changed any row.
-func (m *repairer) cut(sound bool) bool {
+// name, unless no file has a digest, or the row still has it in some form. cut reports whether it
+// changed any row.
+func (m *repairer) cut(sound bool) (changed bool, err error) {
 	t := m.t
 	var keep []uint32
-	changed := false
 	for i, r := range t.rows {
 		f := t.rowFault(r)
 		name := format.Escape(t.Name(i))
 		switch {
 		case f == nil && !sound && r.end > r.start && len(t.digests) > 0 && t.digest(i) == "" && !strings.HasSuffix(t.Name(i), kit.DamagedSuffix):
-			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: its digest is lost, so its content may be wrong: it is %s", name, m.aside(i)))
 			keep = append(keep, uint32(i))
+			if mended, err := m.mendDigest(i); err != nil {
+				return false, err
+			} else if mended {
+				changed = true
+				continue
+			}
+			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: its digest is lost, so its content may be wrong: it is %s", name, m.aside(i)))
 		case f == nil:
 			keep = append(keep, uint32(i))
 			continue
@@ -322,7 +332,7 @@ func (m *repairer) cut(sound bool) bool {
 	if len(keep) < len(t.rows) {
 		t.pick(keep)
 	}
-	return changed
+	return changed, nil
 }
 
 // aside gives a file of which only a part may be left another name and no digest, and returns that
@@ -346,9 +356,11 @@ func (m *repairer) aside(i int) string {
 	return format.Escape(part)
 }
 
-func (t *table) forgetDigest(i int) {
+func (t *table) forgetDigest(i int) { t.setDigest(i, string(noDigest[:])) }
+
+func (t *table) setDigest(i int, digest string) {
 	if len(t.digests) > 0 {
-		copy(t.digests[i*digestLen:], noDigest[:])
+		copy(t.digests[i*digestLen:], digest)
 	}
 }
 
