@@ -225,8 +225,8 @@ is mostly in use stays unchanged. New tars are written before old ones are
 removed. The store must not be open in another program; holdall checks its
 lock.
 
-If these rules would remove a segment that the newest revision or a checkpoint
-needs, nothing is changed, and the exit code is 1.`,
+What the newest revision or a checkpoint needs is kept, even if these rules
+would remove it; 'holdall oak check --fix-gc' makes the store safe from Oak's.`,
 		Example: "  holdall oak cleanup --dry-run segmentstore\n  holdall oak cleanup segmentstore",
 		Args:    args(1, 1, "a store"),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -241,10 +241,6 @@ needs, nothing is changed, and the exit code is 1.`,
 
 func (a *app) oakCleanup(ctx context.Context, s *oak.Store, o oak.CleanupOptions, dryRun bool) error {
 	c, err := s.PlanCleanup(ctx, o)
-	if errors.Is(err, oak.ErrNeeded) {
-		a.report(err)
-		return errNo
-	}
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 
 func (a *app) oakCheckCommand() *cobra.Command {
 	var o oak.CheckOptions
-	var fix, fixPaths, dryRun bool
+	var fix, fixPaths, fixGC, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "check STORE [PATH...]",
 		Short: "Find the newest intact revision",
@@ -29,7 +29,11 @@ revision is intact. --fix-journal goes back to that revision.
 --fix writes a new revision without damage. Each damaged path is restored from
 the newest older revision or checkpoint that has it intact, or removed if there
 is none. Each step is printed as the command that does the same; --dry-run only
-prints them.`,
+prints them.
+
+--fix-gc makes the store safe from Oak's own cleanup, which deletes what is in
+use if gc.log or the order of the tars is wrong. It writes a line of gc.log and,
+if the order is wrong, a revision that equals the newest one.`,
 		Example: "  holdall oak check segmentstore\n  holdall oak check --head --bin segmentstore /content/dam\n  holdall oak check --fix --dry-run segmentstore\n  holdall oak check --fix-journal segmentstore",
 		Args:    args(1, -1, "a store and optionally paths"),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -43,8 +47,14 @@ prints them.`,
 				}
 				return a.oakFix(ctx, args[0], o.Binaries, dryRun)
 			}
+			if fixGC {
+				if fix || len(o.Paths) > 0 || o.Head || len(o.Checkpoints) > 0 || o.Last > 0 || o.Binaries {
+					return usage("--fix-gc is about the whole store: expected no PATH and no other option but --dry-run")
+				}
+				return a.oakFixGC(ctx, args[0], dryRun)
+			}
 			if dryRun {
-				return usage("--dry-run needs --fix")
+				return usage("--dry-run needs --fix or --fix-gc")
 			}
 			return a.withOak(ctx, args[0], fix, func(s *oak.Store) error { return a.oakCheck(ctx, s, o, fix) })
 		}),
@@ -55,7 +65,8 @@ prints them.`,
 	f.BoolVar(&o.Binaries, "bin", false, "also read the content of binaries")
 	f.IntVar(&o.Last, "last", 0, "check the newest `n` revisions, intact or not")
 	f.BoolVar(&fixPaths, "fix", false, "restore or remove each damaged path in a new revision")
-	f.BoolVarP(&dryRun, "dry-run", "n", false, "with --fix: "+dryRunUsage)
+	f.BoolVarP(&dryRun, "dry-run", "n", false, "with --fix and --fix-gc: "+dryRunUsage)
+	f.BoolVar(&fixGC, "fix-gc", false, "make the store safe from Oak's own cleanup")
 	f.BoolVar(&fix, "fix-journal", false, "drop the revisions that are newer than the newest intact one")
 	return cmd
 }
@@ -294,6 +305,53 @@ func (a *app) oakFix(ctx context.Context, address string, binaries, dryRun bool)
 			a.printChecked(checkedOf(r), false)
 		}
 		return checkedOf(r).answer()
+	})
+}
+
+type fixedGCJSON struct {
+	*oak.FixGC
+	Findings []problemJSON `json:"findings"`
+}
+
+func (a *app) oakFixGC(ctx context.Context, address string, dryRun bool) error {
+	var x *oak.FixGC
+	err := a.withOak(ctx, address, !dryRun, func(s *oak.Store) (err error) {
+		x, err = s.FixGC(ctx, dryRun)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	said := fixedGCJSON{FixGC: x, Findings: []problemJSON{}}
+	for _, p := range x.Findings {
+		said.Findings = append(said.Findings, problemAsJSON(p))
+	}
+	a.tell(said, func() {
+		for _, p := range x.Findings {
+			fmt.Fprintln(a.out, problemLine(p))
+		}
+		if x.Revision != "" {
+			a.printRevised(x.Revised)
+		}
+		if x.Removed > 0 {
+			fmt.Fprintf(a.out, "removed from gc.log: %s\n", count(int64(x.Removed), "line"))
+		}
+		if x.Line != "" {
+			fmt.Fprintf(a.out, "added to gc.log: %s\n", x.Line)
+		}
+		if len(x.Findings) == 0 {
+			fmt.Fprintln(a.out, "Oak's cleanup deletes nothing that is in use")
+		}
+	})
+	if dryRun || len(x.Findings) == 0 {
+		return answer(len(x.Findings) > 0)
+	}
+	return a.withOak(ctx, address, false, func(s *oak.Store) error { // what was written must be what was wanted
+		again, err := s.FixGC(ctx, true)
+		if err == nil && len(again.Findings) > 0 {
+			err = &format.CorruptError{Format: oak.Format.Name, Problem: again.Findings[0]}
+		}
+		return err
 	})
 }
 

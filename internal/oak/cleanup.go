@@ -52,69 +52,69 @@ type TarCleanup struct {
 	GarbageBytes int64  `json:"garbage_bytes"`
 }
 
-// ErrNeeded is why a cleanup is refused that would remove what is in use.
-var ErrNeeded = errors.New("segments in use")
-
-// PlanCleanup finds garbage by the rules of Oak's own offline cleanup. It writes nothing. The error
-// is an [ErrNeeded] if these rules would remove something that the newest revision or a checkpoint
-// needs: they depend on the order of the tars, on graphs and on the journal, which may be wrong.
+// PlanCleanup finds garbage by the rules of Oak's own offline cleanup, and keeps what the newest
+// revision or a checkpoint needs even if it is garbage by these rules: they depend on the order of
+// the tars, on graphs and on gc.log, which may be wrong. It writes nothing.
 func (s *Store) PlanCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, error) {
 	c, err := s.planCleanup(ctx, o)
-	if err == nil && c.Changes() {
-		err = c.guard(ctx)
+	if err != nil || !c.Changes() {
+		return c, err
 	}
-	if err != nil {
+	used, err := c.removesInUse(ctx)
+	if err != nil || len(used) == 0 {
+		return c, err
+	}
+	keep := o.keep
+	o.keep = func(id segment.ID) bool {
+		_, is := used[id]
+		return is || keep != nil && keep(id)
+	}
+	if c, err = s.planCleanup(ctx, o); err != nil {
 		return nil, err
 	}
+	switch more, err := c.removesInUse(ctx); {
+	case err != nil:
+		return nil, err
+	case len(more) > 0:
+		return nil, refuse("it would remove %d segments in use", len(more))
+	}
+	c.Notes = append(c.Notes, fmt.Sprintf("kept %d segments in use that a cleanup of Oak would delete, because of the order of the tars, a graph or gc.log; 'holdall oak check --fix-gc' makes the store safe from it", len(used)))
 	return c, nil
 }
 
-// guard compares what is needed with what the plan leaves.
-func (c *Cleanup) guard(ctx context.Context) error {
+// removesInUse returns the segments that the newest revision and its checkpoints need and the plan
+// removes. It refuses a plan if it is not certain what they need.
+func (c *Cleanup) removesInUse(ctx context.Context) (used map[segment.ID]struct{}, err error) {
 	r := c.s.r
 	var bad *format.Problem
-	var first, by audit.Place
-	gone := map[audit.Place]struct{}{}
 	var others []segment.ID
 	if c.plan.Newer { // an old journal makes a compaction look like one that was interrupted
 		j, err := c.s.PlanJournal(ctx)
 		if err != nil && !errors.Is(err, ErrNothingGood) {
-			return err
+			return nil, err
 		}
 		if n := len(j.found); n > 0 {
 			others = append(others, j.found[n-1].Segment)
 			if !c.plan.Keeps(others[0]) {
-				return refuse("a cleanup would remove revision %s, the newest in the segments, which the journal does not have: 'holdall oak recover-journal' writes a journal that has it", j.Head.Revision)
+				return nil, refuse("a cleanup would remove revision %s, the newest in the segments, which the journal does not have: 'holdall oak recover-journal' writes a journal that has it", j.Head.Revision)
 			}
 		}
 	}
-	needed, err := r.audit().Needed(ctx, others, func(p audit.Problem) {
+	used = map[segment.ID]struct{}{}
+	_, err = r.audit().Needed(ctx, others, func(p audit.Problem) {
 		if bad == nil && p.Class != audit.Order && (p.Severity == audit.Error || p.Class == audit.JournalEnd || p.Class == audit.TooLarge) {
 			f := r.problemOf(p)
 			bad = &f
 		}
-	}, func(from, to audit.Place) {
-		if _, known := gone[to]; known || !c.plan.Removes(to.Tar, to.Entry) {
-			return
+	}, func(_, to audit.Place) {
+		if c.plan.Removes(to.Tar, to.Entry) {
+			used[r.tars[to.Tar].At(to.Entry).ID] = struct{}{}
 		}
-		if len(gone) == 0 {
-			first, by = to, from
-		}
-		gone[to] = struct{}{}
 	})
-	switch {
-	case err != nil:
-		return r.storeFault(err)
-	case len(gone) > 0:
-		t, e, f := r.tars[first.Tar], r.tars[first.Tar].At(first.Entry), r.tars[by.Tar]
-		x := fault(stillNeeded, t.path, e.Pos, "the newest revision and its checkpoints need %d segments, and a cleanup would leave %d of them: it would remove segment %s, to which segment %s in %s refers, because the journal is old, the tars are not in the order of the compaction, or a graph is wrong",
-			needed, needed-len(gone), e.ID, f.At(by.Entry).ID, f.Name)
-		x.Err = ErrNeeded
-		return x
-	case bad != nil:
-		return refuse("it is not certain what the newest revision needs: %s: %s", cmp.Or(bad.Entry, bad.Volume), bad.Message)
+	if err == nil && bad != nil {
+		err = refuse("it is not certain what the newest revision needs: %s: %s", cmp.Or(bad.Entry, bad.Volume), bad.Message)
 	}
-	return nil
+	return used, r.storeFault(err)
 }
 
 func (s *Store) planCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, error) {
@@ -220,26 +220,12 @@ func (c *Cleanup) Apply(ctx context.Context) error {
 	return nil
 }
 
-// maxLog is the size of the longest gc.log that is rewritten.
-const maxLog = 64 << 20
-
 // log removes lines from gc.log that do not match the tars that remain.
 func (c *Cleanup) log(ctx context.Context) error {
 	r := c.s.r
-	var old []byte
-	if f := r.list.GCLog; f != nil {
-		if f.Size > maxLog {
-			return fmt.Errorf("%s has %d bytes: expected at most %d", f.Name, f.Size, maxLog)
-		}
-		o, err := r.st.Open(ctx, r.list.Path(f.Name))
-		if err != nil {
-			return err
-		}
-		old = make([]byte, f.Size)
-		err = o.ReadAt(ctx, old, 0)
-		if err = errors.Join(err, o.Close()); err != nil {
-			return err
-		}
+	old, err := r.gcLog(ctx)
+	if err != nil {
+		return err
 	}
 	log, gone := c.plan.Log(old, repo.GC{RepoSize: c.After, Reclaimed: c.Before - c.After, Millis: time.Now().UnixMilli(), Root: c.head.Revision})
 	if gone > 0 {

@@ -454,7 +454,6 @@ const (
 	noIndex      = "no-index"
 	outOfBounds  = "bounds"
 	beingWritten = "being-written"
-	stillNeeded  = "needed"
 )
 
 var codes = map[string]format.Code{
@@ -464,7 +463,6 @@ var codes = map[string]format.Code{
 	noIndex:      format.MissingIndex,
 	outOfBounds:  format.OutOfBounds,
 	beingWritten: format.BeingWritten,
-	stillNeeded:  format.Dangling,
 
 	unseenBlobs:  format.MissingIndex,
 	ignoredBlobs: format.BadIndex,

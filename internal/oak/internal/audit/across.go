@@ -33,17 +33,21 @@ func (a *Audit) Across(ctx context.Context, report func(Problem)) error {
 	if err == nil {
 		err = r.garbage(ctx)
 	}
+	late := false
 	if err == nil {
-		err = a.gcLog(ctx, t, r, a.order(t, r))
+		late, err = a.order(ctx, t, r)
+	}
+	if err == nil {
+		err = a.gcLog(ctx, t, r, late)
 	}
 	return err
 }
 
 // order reports segments in use that a cleanup of Oak deletes for their place: compacted ones after
 // the newest revision, whatever gc.log has, and bulk segments after all that refer to them.
-func (a *Audit) order(t *teller, r *reach) (late bool) {
+func (a *Audit) order(ctx context.Context, t *teller, r *reach) (late bool, err error) {
 	if a.Head == nil || a.src.Written {
-		return false
+		return false, nil
 	}
 	for _, id := range append([]tarfile.ID{a.Head.Segment}, a.src.Roots...) {
 		root, ok := a.known.find(id)
@@ -54,21 +58,52 @@ func (a *Audit) order(t *teller, r *reach) (late bool) {
 			break
 		}
 	}
-	n, first := 0, tarEntry{}
-	for i, x := range a.tars {
-		for k, e := range x.All() {
-			if p := (tarEntry{uint32(i), uint32(k)}); !e.ID.IsData() && r.needed[i].Has(int(p.entry)) && !r.held[i].Has(int(p.entry)) {
-				if n++; n == 1 {
-					first = p
-				}
-			}
-		}
+	first, err := a.late(ctx, r)
+	if err != nil {
+		return late, err
 	}
-	if n > 0 {
+	if n := len(a.Late); n > 0 {
 		e := a.tars[first.tar].At(int(first.entry))
 		t.of(Order, Error, a.tars[first.tar].Name, e.Pos, e.ID, "%d bulk segments in use come after all segments that refer to them; this is one", n)
 	}
-	return late
+	return late, nil
+}
+
+// late finds the bulk segments in use that come after all segments that refer to them, and returns
+// one. A cleanup of Oak also keeps what is compacted of the head's full generation, needed or not.
+func (a *Audit) late(ctx context.Context, r *reach) (first tarEntry, err error) {
+	a.Late = nil
+	p, _ := a.known.find(a.Head.Segment)
+	full := a.tars[p.tar].At(int(p.entry)).Generation.Full
+	others := map[tarfile.ID]struct{}{} // to which such segments refer
+	for i, x := range a.tars {
+		var refers *edges // once it is needed
+		for _, k := range slices.Backward(x.ByPosition()) {
+			e, needed := x.At(int(k)), r.needed[i].Has(int(k))
+			_, held := others[e.ID]
+			switch {
+			case e.ID.IsData() && !needed && e.Generation.Compacted && e.Generation.Full == full:
+				if refers == nil {
+					if refers, err = a.edges(ctx, i); err != nil {
+						return first, err
+					}
+				}
+				to, err := refers.targets(ctx, int(k))
+				if err != nil {
+					return first, err
+				}
+				for id := range to.All() {
+					if !id.IsData() {
+						others[id] = struct{}{}
+					}
+				}
+			case !e.ID.IsData() && needed && !held && !r.held[i].Has(int(k)):
+				first = tarEntry{uint32(i), k}
+				a.Late = append(a.Late, e.ID)
+			}
+		}
+	}
+	return first, nil
 }
 
 // Needed calls edge, if it is not nil, for each reference of a segment that the newest revision, its checkpoints and
@@ -85,7 +120,7 @@ func (a *Audit) Needed(ctx context.Context, others []tarfile.ID, report func(Pro
 	r := newReach(a, t)
 	r.edge = edge
 	if err = r.from(ctx, append(others, a.Head.Segment)...); err == nil {
-		a.order(t, r)
+		_, err = a.order(ctx, t, r)
 	}
 	return r.n, err
 }

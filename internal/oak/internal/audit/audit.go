@@ -41,6 +41,9 @@ type Audit struct {
 
 	// Head is where reading begins, if there is such a revision. Start and Across set it.
 	Head *repo.Head
+	// Late are the bulk segments in use that come after all segments that refer to them. Across sets
+	// it.
+	Late []tarfile.ID
 }
 
 // A Held tar is one whose segments the caller has.

@@ -71,9 +71,9 @@ var (
 	Unknown     = Class{"unknown-segment", format.Dangling, "these segments cannot be found without reading the tars that have no index"}
 	GarbageRefs = Class{"garbage-references", format.Gap, "earlier cleanups deleted segments that only garbage refers to: this is normal"}
 	BadGCLog    = Class{"gc-log-line", format.BadData, "Oak reads this line as a garbage collection of nothing, or ignores it"}
-	NoGCRoot    = Class{"gc-log-root", format.Dangling, "the newest line names a revision that is gone: the next cleanup of a running Oak deletes all compacted segments, even those in use (OAK-12119); before that, 'holdall oak cleanup' removes the line"}
-	StaleGCLog  = Class{"gc-log-stale", format.Dangling, "a compaction left no line: the next cleanup of a running Oak treats these segments as leftovers of a failed one and deletes those in use (OAK-12119); before that, 'holdall oak cleanup' writes the line"}
-	Order       = Class{"order", format.Overlap, "the next cleanup of Oak treats these segments as leftovers and deletes them, though they are in use (OAK-12400); 'holdall oak compact' writes a new store in the right order"}
+	NoGCRoot    = Class{"gc-log-root", format.Dangling, "the newest line names a revision that is gone: the next cleanup of a running Oak deletes all compacted segments, even those in use (OAK-12119); before that, 'holdall oak check --fix-gc' makes the store safe"}
+	StaleGCLog  = Class{"gc-log-stale", format.Dangling, "a compaction left no line: the next cleanup of a running Oak treats these segments as leftovers of a failed one and deletes those in use (OAK-12119); before that, 'holdall oak check --fix-gc' makes the store safe"}
+	Order       = Class{"order", format.Overlap, "the next cleanup of Oak treats these segments as leftovers and deletes them, though they are in use (OAK-12400); 'holdall oak check --fix-gc' makes the store safe"}
 	TooMany     = Class{"more", format.Limit, "only the first of many of the same kind are reported"}
 	TooLarge    = Class{"too-large", format.Limit, "not checked, because it exceeds the size limit"}
 )

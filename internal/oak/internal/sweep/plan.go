@@ -123,21 +123,27 @@ func (p *Plan) Removes(tar, i int) bool {
 // the last line's root needs no other line.
 func (p *Plan) Log(old []byte, head repo.GC) (log []byte, gone int) {
 	head.Generation.Gen, head.Generation.Full = p.Head.Gen, p.Head.Full
-	var last repo.GC // as in Oak: without a line, generation 0, not compacted
+	log, last, gone := Lines(old, p.Keeps)
+	if Lacks(last, head, p.Head.Compacted) {
+		log = append(append(log, head.String()...), '\n')
+	}
+	return log, gone
+}
+
+// Lines returns the lines of a gc.log that can be read and whose root is kept, the last of them, which
+// is zero as in Oak if there is none, and how many others there are.
+func Lines(old []byte, keeps func(root segment.ID) bool) (log []byte, last repo.GC, gone int) {
 	for line := range bytes.Lines(old) {
 		text := strings.TrimRight(string(line), "\r\n")
 		l, err := repo.ParseGC(text)
-		if err != nil || l.HasRoot && !p.Keeps(l.Root.Segment) {
+		if err != nil || l.HasRoot && !keeps(l.Root.Segment) {
 			gone++
 			continue
 		}
 		last = l
 		log = append(append(log, text...), '\n')
 	}
-	if Lacks(last, head, p.Head.Compacted) {
-		log = append(append(log, head.String()...), '\n')
-	}
-	return log, gone
+	return log, last, gone
 }
 
 // Lacks reports whether a gc.log that ends with last lacks a line for the newest revision,
