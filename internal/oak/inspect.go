@@ -30,8 +30,12 @@ func OpenStore(ctx context.Context, st store.Store, name string, o format.OpenOp
 	if err != nil {
 		return nil, err
 	}
+	return r.store(), nil
+}
+
+func (r *repository) store() *Store {
 	src := &parsed{r: r, trusting: r.trusting}
-	return &Store{r: r, records: segment.NewReader(src), source: src}, nil
+	return &Store{r: r, records: segment.NewReader(src), source: src}
 }
 
 func (s *Store) Close() error { return s.r.close() }

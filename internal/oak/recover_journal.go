@@ -151,6 +151,59 @@ func (s *Store) findRevisions(ctx context.Context) (*finder, error) {
 	return &all, err
 }
 
+// newer returns the last revision in the segments after the head, or nil. Oak writes segments in
+// order, so that is where lines of the journal lead that were lost. A revision of an older
+// generation does not count: it was not committed, because a compaction came before it.
+func (r *repository) newer(ctx context.Context, head repo.Head) (*repo.Revision, error) {
+	at, e, ok := r.locate(head.Segment)
+	if !ok {
+		return nil, nil
+	}
+	row, _ := at.Find(e.ID)
+	s := r.store()
+	f := &finder{s: s, trees: s.trees(false, 0), shapes: map[segment.RecordID]bool{}}
+	if err := f.look(ctx, at, []uint32{uint32(row)}); err != nil {
+		return nil, err
+	}
+	is := slices.IndexFunc(f.found, func(c candidate) bool { return c.Revision == head.Revision })
+	if is < 0 {
+		return nil, nil // the head is damaged, or no super root as Oak writes it
+	}
+	was := f.found[is]
+	last := func() *repo.Revision {
+		var last *candidate
+		for _, c := range f.found {
+			if c.bare == was.bare && c.millis >= was.millis && (c.Segment != head.Segment || c.Number > head.Number) && (last == nil || compareCandidates(c, *last) > 0) {
+				last = &c
+			}
+		}
+		f.found = nil
+		if last == nil {
+			return nil
+		}
+		return &last.Revision
+	}
+	inHead := last()
+	for _, t := range r.tars {
+		for _, k := range slices.Backward(t.ByPosition()) {
+			is := t.At(int(k))
+			if t == at && is.Pos <= e.Pos {
+				return inHead, nil
+			}
+			if is.Generation.Gen < e.Generation.Gen {
+				continue
+			}
+			if err := f.look(ctx, t, []uint32{k}); err != nil {
+				return nil, err
+			}
+			if newer := last(); newer != nil {
+				return newer, nil
+			}
+		}
+	}
+	return inHead, nil
+}
+
 func (f *finder) look(ctx context.Context, t *segmentTar, rows []uint32) error {
 	for _, i := range rows {
 		e := t.At(int(i))

@@ -226,7 +226,7 @@ func (m *repairer) look(ctx context.Context) error {
 		}})
 	}
 	cut := false
-	a := audit.Of(audit.Source{Listing: m.r.list, File: m.r.shownFile}, tars)
+	a := audit.Of(audit.Source{Listing: m.r.list, File: m.r.shownFile, Newer: m.r.newer}, tars)
 	err := a.Across(ctx, func(p audit.Problem) {
 		cut = cut || p.Class == audit.JournalCut
 		if p.Severity > audit.Note && p.Class != audit.JournalEnd {

@@ -52,7 +52,8 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 			tar, err := r.openTar(ctx, obj, t.Name, t.Name)
 			return obj, tar, err
 		},
-		File: r.shownFile,
+		File:  r.shownFile,
+		Newer: r.newer,
 	})
 	if err != nil {
 		return err
@@ -83,7 +84,7 @@ func (r *repository) audit() *audit.Audit {
 	for _, t := range r.tars {
 		tars = append(tars, t.held())
 	}
-	return audit.Of(audit.Source{Listing: r.list, Written: r.writer != "", File: r.shownFile}, tars)
+	return audit.Of(audit.Source{Listing: r.list, Written: r.writer != "", File: r.shownFile, Newer: r.newer}, tars)
 }
 
 func (t *segmentTar) held() audit.Held {

@@ -187,6 +187,14 @@ func (a *Audit) journal(ctx context.Context, t *teller) (head repo.Head, ok bool
 		t.about(HeadUnknown, Warning, repo.Journal, first, "the segments of %d revisions are in no index; the newest is here", rewound)
 	case !ok:
 		t.about(NoJournal, Error, repo.Journal, -1, "journal: expected a line with an existing revision, found %d lines with missing ones", rewound)
+	case rewound == 0 && a.src.Newer != nil && !a.src.Written:
+		newer, err := a.src.Newer(ctx, head)
+		if err != nil {
+			return head, ok, err
+		}
+		if newer != nil {
+			t.about(JournalOld, Note, repo.Journal, head.Offset, "the newest line has revision %s, and revision %s was written later", head.Revision, newer)
+		}
 	case rewound > 0:
 		t.about(HeadRewound, Error, repo.Journal, first, "the segments of the %d newest revisions are missing; the newest is here; Oak shows %s", rewound, head.Revision)
 	}

@@ -24,6 +24,9 @@ type Source struct {
 	// compacted segments after them as leftovers.
 	Roots []tarfile.ID
 
+	// Newer returns a revision that was written after the head, or nil. If it is nil, none is looked for.
+	Newer func(ctx context.Context, head repo.Head) (*repo.Revision, error)
+
 	// Tar opens a tar. The caller owns it, and must keep it open until the audit is over. With a
 	// [*tarfile.NoIndex], the object is returned too.
 	Tar func(context.Context, repo.Tar) (store.Object, *tarfile.Tar, error)

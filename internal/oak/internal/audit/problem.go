@@ -64,6 +64,7 @@ var (
 	BadJournal  = Class{"journal-line", format.BadData, "Oak skips this line of the journal"}
 	JournalEnd  = Class{"journal-end", format.Truncated, "Oak appends to this line, and loses what it appends; 'holdall repair' ends the line; newer lines may be lost: 'holdall oak recover-journal --dry-run' shows the newest revision"}
 	JournalCut  = Class{"journal-cut", format.Truncated, "a part of the journal is lost: Oak may silently show an older revision; 'holdall oak recover-journal' rebuilds the journal"}
+	JournalOld  = Class{"journal-old", format.Truncated, "this is normal if a program was killed, or the newest revisions were taken back; otherwise lines of the journal are lost: 'holdall oak recover-journal --dry-run' shows the newest"}
 	HeadRewound = Class{"head-rewound", format.Dangling, "the newest revisions are lost: Oak silently shows an older one; 'holdall oak restore' takes what is missing from a backup"}
 	HeadBroken  = Class{"head-broken", format.Dangling, "the newest revision cannot be read: Oak fails, or shows nothing; 'holdall oak restore' takes what is missing from a backup, 'holdall oak check' finds an older revision that is intact"}
 	HeadUnknown = Class{"head-unknown", format.Dangling, "the newest revision cannot be found without reading the tars that have no index"}
