@@ -56,7 +56,12 @@ type BackedUp struct {
 // Garbage that was removed from the store after a compaction is removed from the backup too.
 func (s *Store) Backup(ctx context.Context, to store.Store, name string, o BackupOptions) (BackedUp, error) {
 	c := &copying{s: s, o: o, st: to, said: BackedUp{Files: []string{}, Aside: []string{}, Notes: []string{}}}
-	err := c.run(ctx, name)
+	st, release, err := place(ctx, to, name)
+	if err != nil {
+		return c.said, err
+	}
+	c.st, c.blobs = st, st != to
+	err = errors.Join(c.run(ctx, name), release())
 	if c.d != nil {
 		err = errors.Join(err, c.d.close())
 	}
@@ -73,6 +78,8 @@ type copying struct {
 	all  []segment.ID         // of the store, in the order in which they were written
 	head repo.Head
 	said BackedUp
+
+	blobs bool // of what is written
 }
 
 func (c *copying) run(ctx context.Context, name string) (err error) {
@@ -127,7 +134,7 @@ func (c *copying) open(ctx context.Context, name string) (err error) {
 	if c.list.Guessed {
 		return fmt.Errorf("oak: %s: cannot copy to a place that cannot be listed: %w", name, errors.ErrUnsupported)
 	}
-	if c.list.Blobs != nil {
+	if c.list.Blobs != nil && !c.blobs && !c.o.DryRun {
 		return fmt.Errorf("oak: %s: %w", name, errBlobs)
 	}
 	if len(c.list.Tars) == 0 && c.list.Journal == nil && c.list.Manifest == nil {

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/cloud"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
@@ -62,18 +63,13 @@ func (s *Store) Copy(ctx context.Context, to store.Store, name string, o CopyOpt
 	if err != nil {
 		return nil, err
 	}
-	if lease := to.Can().Lease; lease != nil && !o.DryRun {
-		held, release, refused := lease(ctx, j.dir.Path(repo.Lock))
+	if cloud.Keeps(to) && !o.DryRun {
+		leased, release, refused := lease(ctx, to, j.dir.Path(""))
 		if refused != nil {
 			return nil, refused
 		}
-		defer func() {
-			if lost := context.Cause(held); lost != nil {
-				err = errors.Join(lost, err)
-			}
-			err = errors.Join(err, release())
-		}()
-		ctx = held
+		defer func() { err = errors.Join(err, release()) }()
+		j.to = leased
 	}
 	if err := j.open(ctx); err != nil {
 		return nil, err
@@ -299,9 +295,9 @@ func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 	case j.tars:
 		return j.tar(ctx, a)
 	}
-	dir := j.dir.Path(a.from.Name) + "/"
+	sink := cloud.Sink{Store: j.to, Dir: j.dir.Path(""), Name: a.from.Name}
 	if a.there != nil && a.there.blobs.Closed {
-		if err := storekit.Remove(ctx, j.to, dir+cloud.Closed); err != nil {
+		if err := storekit.Remove(ctx, j.to, j.dir.Path(a.from.Name)+"/"+cloud.Closed); err != nil {
 			return err
 		}
 	}
@@ -311,7 +307,7 @@ func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 		if err != nil {
 			return err
 		}
-		if err := j.put(ctx, dir+cloud.BlobName(number, e.ID), b, cloud.Metadata(number, e)); err != nil {
+		if err := sink.Segment(ctx, number, e, b); err != nil {
 			return err
 		}
 		j.progress(1, int64(e.Len))
@@ -324,35 +320,13 @@ func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 	if err != nil {
 		return err
 	}
-	if err := j.put(ctx, dir+a.from.Name+cloud.Binaries, binaries, nil); err != nil {
-		return err
-	}
-	if err := j.put(ctx, dir+a.from.Name+cloud.Graph, graph, nil); err != nil {
-		return err
-	}
+	var rows []byte
 	if j.to.Can().ListHeaders == nil { // only the index has the generations
-		var rows []byte
 		for i, number := range a.numbers {
 			rows = cloud.AppendRow(rows, number, a.at(i))
 		}
-		if err := j.put(ctx, dir+a.from.Name+cloud.Index, rows, nil); err != nil {
-			return err
-		}
 	}
-	return j.put(ctx, dir+cloud.Closed, nil, nil)
-}
-
-func (j *copyJob) put(ctx context.Context, name string, b []byte, headers map[string]string) error {
-	w, err := storekit.CreateAs(ctx, j.to, name, store.Wishes{Headers: headers})
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
-	if _, err := w.Write(b); err != nil {
-		return err
-	}
-	_, err = w.Commit(ctx)
-	return err
+	return sink.Close(ctx, binaries, graph, rows)
 }
 
 func (j *copyJob) progress(segments, bytes int64) {
@@ -495,7 +469,7 @@ func (j *copyJob) file(ctx context.Context, name string) error {
 	}
 	add := j.to.Can().Append
 	if add == nil || name == repo.Manifest {
-		return j.put(ctx, j.dir.Path(name), b, nil)
+		return kit.WriteBytes(ctx, j.to, j.dir.Path(name), b)
 	}
 	if !bytes.HasPrefix(b, old) {
 		if err := storekit.Remove(ctx, j.to, j.dir.Path(name)); err != nil {
@@ -543,53 +517,19 @@ func lastLine(b []byte) string {
 	return string(b[bytes.LastIndexByte(b, '\n')+1:])
 }
 
-// partLines is how many lines Oak writes into a part of the journal.
-const partLines = 40_000
-
 func (j *copyJob) writeJournal(ctx context.Context) error {
 	if len(j.added) == 0 {
 		return nil
 	}
-	if n := len(j.old); n > 0 && j.old[n-1] != '\n' {
-		j.added = append([]byte{'\n'}, j.added...)
-	}
-	var parts []cloud.File
+	l := cloud.Log{Store: j.to, Dir: j.dir.Path("")}
 	if j.there != nil {
-		parts = j.there.journalParts()
+		l.Parts = j.there.journalParts()
 	}
-	add := j.to.Can().Append
-	if add == nil && len(parts) == 0 {
-		return j.put(ctx, j.dir.Path(repo.Journal), slices.Concat(j.old, j.added), nil)
+	if j.to.Can().Append == nil && len(l.Parts) == 0 {
+		if n := len(j.old); n > 0 && j.old[n-1] != '\n' {
+			j.old = append(j.old, '\n')
+		}
+		return kit.WriteBytes(ctx, j.to, j.dir.Path(repo.Journal), slices.Concat(j.old, j.added))
 	}
-	// Oak finds the last line of a part that it wrote itself in the part's metadata. So new lines
-	// go to the next part.
-	number, at, lines := 1, int64(0), 0
-	if n := len(parts); n > 0 {
-		last := parts[n-1]
-		number, at = cloud.PartNumber(last.Name), last.Size
-		lines = bytes.Count(j.old[int64(len(j.old))-last.Size:], []byte{'\n'})
-		if last.Marked || add == nil {
-			lines = partLines
-		}
-	}
-	for rest := j.added; len(rest) > 0; {
-		if lines >= partLines {
-			number, at, lines = number+1, 0, 0
-		}
-		n := 0
-		for n < len(rest) && lines < partLines {
-			n += bytes.IndexByte(rest[n:], '\n') + 1
-			lines++
-		}
-		name := j.dir.Path(cloud.JournalPart(number))
-		if add == nil {
-			if err := j.put(ctx, name, rest[:n], nil); err != nil {
-				return err
-			}
-		} else if err := add(ctx, name, rest[:n], at); err != nil {
-			return err
-		}
-		rest, at = rest[n:], at+int64(n)
-	}
-	return nil
+	return l.Append(ctx, j.old, j.added)
 }

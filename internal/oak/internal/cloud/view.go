@@ -6,40 +6,69 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
 )
 
-// journal is the name under which the parts of the journal are presented.
-const journal = "journal.log"
+const (
+	journal = "journal.log" // under which the parts of the journal are presented
+	gcLog   = "gc.log"
+	lock    = "repo.lock"
+)
 
 // View returns st with the archives of a listing of the folder dir as tars, and with one
-// journal. dir is "" or ends in a slash. It is only read.
-func View(st store.Store, dir string, l *Listing) store.Store { return &view{st, dir, l} }
+// journal. dir is "" or ends in a slash. If st is [Leased], tars that are created become archives,
+// and the journal can be replaced and appended to; otherwise it is only read. A view of a view is one of its store.
+func View(st store.Store, dir string, l *Listing) store.Store {
+	if v, ok := st.(*view); ok && v.dir == dir {
+		st = v.Store
+	}
+	return &view{Store: st, dir: dir, l: l}
+}
 
 type view struct {
 	store.Store
 	dir string
-	l   *Listing
+
+	mu sync.Mutex
+	l  *Listing
 }
 
 func (v *view) Can() store.Abilities {
 	can := v.Store.Can()
-	return store.Abilities{Near: can.Near, Address: can.Address, List: can.List, ListHeaders: can.ListHeaders}
+	all := store.Abilities{Near: can.Near, Address: can.Address, List: can.List, ListHeaders: can.ListHeaders}
+	if _, ok := v.Store.(*Leased); ok {
+		all.Create, all.Remove, all.Amend = v.create, v.remove, v.amend
+	}
+	return all
+}
+
+func (v *view) archive(name string) *Archive {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.l.Archive(name)
+}
+
+func (v *view) parts() []File {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.l.Parts
 }
 
 func (v *view) Open(ctx context.Context, name string) (store.Object, error) {
 	base, below := strings.CutPrefix(name, v.dir)
-	switch a := v.l.Archive(base); {
+	parts := v.parts()
+	switch a := v.archive(base); {
 	case below && a != nil:
 		return &made{st: v.Store, name: name, size: a.Size(), plan: a.plan(v.dir)}, nil
-	case below && base == journal && len(v.l.Parts) > 0:
-		o := &made{st: v.Store, name: name, size: JournalSize(v.l.Parts)}
+	case below && base == journal && len(parts) > 0:
+		o := &made{st: v.Store, name: name, size: JournalSize(parts)}
 		o.plan = func(_, _ int64) (all []piece) {
 			at := int64(0)
-			for _, p := range v.l.Parts {
+			for _, p := range parts {
 				all = append(all, piece{at: at, n: p.Size, object: v.dir + p.Name})
 				at += p.Size
 			}

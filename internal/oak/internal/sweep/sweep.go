@@ -138,7 +138,7 @@ func (w *writer) entry(ctx context.Context, i int) error {
 		w.youngest = h.ModTime
 	}
 	n, named := tarfile.ParseEntryName(h.Name)
-	sound := bad == nil && h.ChecksumOK && h.Size == int64(e.Len) && named && n.ID == e.ID && n.HasCRC
+	sound := bad == nil && h.ChecksumOK && h.Size == int64(e.Len) && named && n.ID == e.ID // with a checksum or without
 	if sound {
 		return w.copy(ctx, tarfile.Span{Off: old - tarfile.BlockSize, Len: room})
 	}
