@@ -282,7 +282,7 @@ func (l *Listing) Complete(ctx context.Context, st store.Store, dir string) (cha
 
 func (a *Archive) readIndex(ctx context.Context, st store.Store, dir string) error {
 	size := a.SizeOf(Index)
-	if size < indexRow || size > MostSegments*indexRow {
+	if size < indexRow || size > tarfile.MostSegments*indexRow {
 		return nil
 	}
 	b := make([]byte, size)

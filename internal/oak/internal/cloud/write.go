@@ -189,8 +189,8 @@ func (w *archiveWriter) full() error {
 
 func (w *archiveWriter) segment(n tarfile.EntryName, b []byte) error {
 	number := len(w.entries)
-	if number == MostSegments {
-		return fmt.Errorf("more than %d segments", MostSegments)
+	if number == tarfile.MostSegments {
+		return fmt.Errorf("more than %d segments", tarfile.MostSegments)
 	}
 	if n.HasCRC && n.CRC != crc32.ChecksumIEEE(b) {
 		return &segment.Error{Class: segment.Altered, Segment: n.ID, Record: -1, Off: -1, What: fmt.Sprintf("checksum %08x, expected %08x, and nothing would show this in a blob", crc32.ChecksumIEEE(b), n.CRC)}
@@ -296,8 +296,8 @@ type Log struct {
 	Parts []File // the oldest first
 }
 
-// partLines is how many lines Oak writes into a part of the journal.
-const partLines = 40_000
+// PartLines is how many lines Oak writes into a part of the journal.
+const PartLines = 40_000
 
 // Append adds lines to the journal, which ends with the bytes old.
 //
@@ -310,17 +310,17 @@ func (l *Log) Append(ctx context.Context, old, added []byte) error {
 		number, at = PartNumber(last.Name), last.Size
 		lines = bytes.Count(old[max(0, int64(len(old))-last.Size):], []byte{'\n'})
 		if last.Marked || l.Store.Can().Append == nil {
-			lines = partLines
+			lines = PartLines
 		}
 	}
 	if n := len(old); n > 0 && old[n-1] != '\n' && added[0] != '\n' {
 		added = append([]byte{'\n'}, added...)
 	}
 	for len(added) > 0 {
-		if lines >= partLines {
+		if lines >= PartLines {
 			number, at, lines = number+1, 0, 0
 		}
-		n := firstLines(added, partLines-lines)
+		n := firstLines(added, PartLines-lines)
 		p := File{Name: JournalPart(number), Size: at + int64(n)}
 		if err := l.write(ctx, p.Name, added[:n], at); err != nil {
 			return err
@@ -329,7 +329,7 @@ func (l *Log) Append(ctx context.Context, old, added []byte) error {
 			l.Parts = l.Parts[:k:k]
 		}
 		l.Parts = append(l.Parts, p)
-		added, lines = added[n:], partLines
+		added, lines = added[n:], PartLines
 	}
 	return nil
 }
@@ -363,7 +363,7 @@ func (l *Log) Replace(ctx context.Context, b []byte) error {
 	var parts []File
 	var contents [][]byte
 	for len(b) > 0 {
-		n := firstLines(b, partLines)
+		n := firstLines(b, PartLines)
 		number++
 		parts = append(parts, File{Name: JournalPart(number), Size: int64(n)})
 		contents, b = append(contents, b[:n]), b[n:]

@@ -176,11 +176,16 @@ func (w *Writer) write(b []byte) error {
 
 func (w *Writer) Size() int64 { return w.size }
 
+// MostSegments is the largest number of segments in an archive in the cloud: their numbers have four
+// digits.
+const MostSegments = 1 << 16
+
 // Full reports whether the next segment should go into the next tar, as in Oak: the tar has at
-// least limit bytes, or might become too long for Oak with one more segment.
+// least limit bytes, as many segments as an archive in the cloud can have, or might become too long
+// for Oak with one more segment.
 func (w *Writer) Full(limit int64) bool {
 	const refs = 1 << 20 // more than the references of a segment
-	return w.size >= limit || w.size > maxLen-w.tail.size()-scanWindow-refs
+	return w.size >= limit || w.tail.Len() == MostSegments || w.size > maxLen-w.tail.size()-scanWindow-refs
 }
 
 // Close writes what follows the segments. There must be at least one segment.
