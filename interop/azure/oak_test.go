@@ -10,11 +10,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/oaktest"
+	"github.com/holdall/holdall/internal/write/repairs"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 )
@@ -214,4 +216,116 @@ func shown(blobs [][]any, prefix string) string {
 		fmt.Fprintln(&b, strings.TrimPrefix(x[0].(string), prefix), x[1], x[2], meta)
 	}
 	return b.String()
+}
+
+// What each verb makes of a store in a container the reference opens, checks and commits to.
+func TestTheReferenceOpensWhatVerbsMakeInContainers(t *testing.T) {
+	settings(t)
+	testkit.Needs(t, oaktest.Var)
+	p := oaktest.Random(t, int64(seeds(t)[0]+1), false)
+	name := container(t)
+	st := at(t, name, "")
+	ask := func(command, dir string, more ...string) {
+		t.Helper()
+		oaktest.Well(t, p.With(append([]string{command, connection(), name, dir}, more...)...)...)
+	}
+	if _, err := opened(t, local.New(p.Store+"/.."), "segmentstore").Copy(t.Context(), st, "s", oak.CopyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	build := func(dir string, make func(ctx context.Context, to store.Store, name string) error) error {
+		return repairs.Apply(t.Context(), nil, "", format.Plan{Place: oak.Format.Place, Build: func(ctx context.Context, to store.Store, name string, _ bool) error {
+			return make(ctx, to, name)
+		}}, st, dir)
+	}
+	for _, verb := range []struct {
+		name, made string
+		do         func(s *oak.Store) error
+	}{
+		{"set", "s", func(s *oak.Store) error {
+			_, err := s.Set(t.Context(), "/", "p", []string{"v"}, oak.SetOptions{})
+			return err
+		}},
+		{"rm", "s", func(s *oak.Store) error {
+			_, err := s.Remove(t.Context(), "/", oak.RemoveOptions{Property: "p"})
+			return err
+		}},
+		{"checkpoints rm", "s", func(s *oak.Store) error {
+			_, err := s.RemoveCheckpoints(t.Context(), oak.CheckpointChoice{All: true}, time.Now(), false)
+			return err
+		}},
+		{"recover-journal", "s", func(s *oak.Store) error {
+			j, err := s.PlanJournal(t.Context())
+			if err == nil {
+				_, err = j.Apply(t.Context())
+			}
+			return err
+		}},
+		{"cleanup", "s", func(s *oak.Store) error {
+			c, err := s.PlanCleanup(t.Context(), oak.CleanupOptions{})
+			if err == nil {
+				err = c.Apply(t.Context())
+			}
+			return err
+		}},
+		{"repair", "s", func(s *oak.Store) error { // after a process was killed
+			for info, err := range st.List(t.Context(), "s/data") {
+				if err == nil && strings.HasSuffix(info.Name, "/closed") {
+					if err = st.Remove(t.Context(), info.Name); err == nil {
+						break
+					}
+				}
+				if err != nil {
+					return err
+				}
+			}
+			locked, unlock, err := oak.Lock(t.Context(), st, "s")
+			if err != nil {
+				return err
+			}
+			plan, err := oak.Format.Repair(t.Context(), locked, "s", format.OpenOptions{}, func(format.Problem) {})
+			if err == nil && !plan.Changes() {
+				err = errors.New("nothing to repair")
+			}
+			if err == nil {
+				err = repairs.Apply(t.Context(), locked, "s", plan, locked, "s")
+			}
+			return errors.Join(err, unlock())
+		}},
+		{"compact", "compacted", func(s *oak.Store) error {
+			return build("compacted", func(ctx context.Context, to store.Store, name string) error {
+				_, err := s.Compact(ctx, to, name, oak.CompactOptions{})
+				return err
+			})
+		}},
+		{"backup", "backup", func(s *oak.Store) error {
+			_, err := s.Backup(t.Context(), st, "backup", oak.BackupOptions{})
+			return err
+		}},
+		{"restore", "compacted", func(*oak.Store) error {
+			_, err := opened(t, st, "backup").Backup(t.Context(), st, "compacted", oak.BackupOptions{Restore: true})
+			return err
+		}},
+	} {
+		locked, unlock, err := oak.Lock(t.Context(), st, "s")
+		if verb.name == "repair" { // which takes it itself
+			err = errors.Join(err, unlock())
+			locked, unlock = st, func() error { return nil }
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := oak.OpenStore(t.Context(), locked, "s", format.OpenOptions{})
+		if err == nil {
+			err = errors.Join(verb.do(s), s.Close(), unlock())
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", verb.name, err)
+		}
+		ask("azure-check", verb.made)
+		wantSound(t, st, verb.made)
+		if verb.made != "backup" { // which would have another origin
+			ask("azure-commit", verb.made, verb.name)
+			ask("azure-check", verb.made)
+		}
+	}
 }

@@ -52,6 +52,18 @@ func (v *view) archive(name string) *Archive {
 	return v.l.Archive(name)
 }
 
+// set replaces an archive; nil is none.
+func (v *view) set(name string, a *Archive) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.l.archives == nil {
+		v.l.archives = map[string]*Archive{}
+	}
+	if v.l.archives[name] = a; a == nil {
+		delete(v.l.archives, name)
+	}
+}
+
 func (v *view) parts() []File {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
@@ -18,10 +17,6 @@ import (
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
-
-// ErrExists means that an archive has been written already. Blobs of one archive never replace those
-// of another.
-var ErrExists = fmt.Errorf("an archive is never replaced in its place: %w", fs.ErrExist)
 
 // A Sink writes the blobs of an archive. Its methods but Close may be called by several goroutines.
 type Sink struct {
@@ -107,26 +102,23 @@ type archiveWriter struct {
 
 	buf      []byte // of the entry that is being written, with its header
 	need     int    // bytes of it
-	ended    bool   // nothing but zeros follows
 	entries  []tarfile.Entry
-	first    []byte // the first segment
-	parts    map[string][]byte
+	numbers  []int             // of segments that are to be sent
+	data     map[int][]byte    // of these, and of the first
+	parts    map[string][]byte // what follows the segments
+	ended    bool              // nothing but zeros follows
 	finished bool
 	done     bool
-
-	slots chan struct{} // for each segment that is being sent
-	work  sync.WaitGroup
-	mu    sync.Mutex
-	err   error // the first
+	err      error // the first
 }
 
 const maxPart = 256 << 20 // of graph, references and index
 
 func (v *view) createArchive(ctx context.Context, name string) (store.Writer, error) {
 	if v.archive(name) != nil {
-		return nil, &store.Error{Op: "create", Name: v.dir + name, Off: -1, Err: ErrExists}
+		return nil, &store.Error{Op: "create", Name: v.dir + name, Off: -1, Err: fmt.Errorf("an archive in the cloud is never replaced: %w", fs.ErrExist)}
 	}
-	w := &archiveWriter{v: v, ctx: ctx, sink: Sink{v.Store, v.dir, name}, need: tarfile.BlockSize, parts: map[string][]byte{}, slots: make(chan struct{}, atOnce)}
+	w := &archiveWriter{v: v, ctx: ctx, sink: Sink{v.Store, v.dir, name}, need: tarfile.BlockSize, data: map[int][]byte{}, parts: map[string][]byte{}}
 	return w, w.sink.Remove(ctx) // what a killed run has left
 }
 
@@ -135,8 +127,6 @@ func (w *archiveWriter) Can() store.WriterAbilities {
 }
 
 func (w *archiveWriter) fail(err error) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if w.err == nil && err != nil {
 		w.err = &store.Error{Op: "write", Name: w.sink.path(""), Off: -1, Err: err}
 	}
@@ -144,26 +134,24 @@ func (w *archiveWriter) fail(err error) error {
 }
 
 func (w *archiveWriter) Write(p []byte) (n int, err error) {
-	for n < len(p) && !w.ended {
-		if err := w.fail(nil); err != nil {
-			return n, err
-		}
+	for n < len(p) && !w.ended && w.err == nil {
 		take := min(w.need-len(w.buf), len(p)-n)
 		w.buf = append(w.buf, p[n:n+take]...)
 		if n += take; len(w.buf) == w.need {
-			if err := w.full(); err != nil {
-				return n, w.fail(err)
-			}
+			_ = w.fail(w.full())
 		}
 	}
-	return len(p), w.fail(nil)
+	if w.err != nil {
+		return n, w.err
+	}
+	return len(p), nil
 }
 
 // full handles a header, or an entry with its header, that was written completely.
 func (w *archiveWriter) full() error {
 	h, err := tarfile.ParseHeader(w.buf[:tarfile.BlockSize])
 	if err != nil {
-		w.ended = true // two blocks of zeros, if it is a tar
+		w.ended = true
 		return nil
 	}
 	n, isSegment := tarfile.ParseEntryName(h.Name)
@@ -172,7 +160,7 @@ func (w *archiveWriter) full() error {
 		most = tarfile.MaxSegment
 	}
 	if !h.ChecksumOK || h.Size < 1 || h.Size > most {
-		return fmt.Errorf("entry %.100q of %d bytes has a damaged header, which an archive in the cloud cannot keep: expected a name, and 1 to %d bytes", h.Name, h.Size, most)
+		return fmt.Errorf("entry %.100q of %d bytes: the header is damaged, which an archive in the cloud cannot keep: expected 1 to %d bytes", h.Name, h.Size, most)
 	}
 	if whole := tarfile.BlockSize + int(blocks(h.Size)); len(w.buf) < whole {
 		w.need = whole
@@ -181,7 +169,7 @@ func (w *archiveWriter) full() error {
 	b := w.buf[tarfile.BlockSize:][:h.Size]
 	w.buf, w.need = nil, tarfile.BlockSize
 	if !isSegment {
-		w.parts[h.Name] = b
+		w.parts[strings.TrimPrefix(h.Name, w.sink.Name)] = b
 		return nil
 	}
 	return w.segment(n, b)
@@ -192,56 +180,61 @@ func (w *archiveWriter) segment(n tarfile.EntryName, b []byte) error {
 	if number == tarfile.MostSegments {
 		return fmt.Errorf("more than %d segments", tarfile.MostSegments)
 	}
-	if n.HasCRC && n.CRC != crc32.ChecksumIEEE(b) {
-		return &segment.Error{Class: segment.Altered, Segment: n.ID, Record: -1, Off: -1, What: fmt.Sprintf("checksum %08x, expected %08x, and nothing would show this in a blob", crc32.ChecksumIEEE(b), n.CRC)}
+	if crc := crc32.ChecksumIEEE(b); n.HasCRC && n.CRC != crc {
+		return &segment.Error{Class: segment.Altered, Segment: n.ID, Record: -1, Off: -1, What: fmt.Sprintf("checksum %08x, expected %08x, which nothing would show in a blob", crc, n.CRC)}
 	}
-	e := tarfile.Entry{ID: n.ID, Len: len(b), Pos: tarfile.BlockSize}
-	if number > 0 {
-		e.Pos += w.entries[number-1].Whole().Off + w.entries[number-1].Whole().Len
-	}
+	e := tarfile.Entry{ID: n.ID, Len: len(b)}
 	if n.ID.IsData() {
-		g, ok := segment.GenerationOf(b)
-		if !ok {
-			return fmt.Errorf("segment %s does not begin like a data segment", n.ID)
-		}
-		e.Generation = g
+		e.Generation, _ = segment.GenerationOf(b)
 	}
-	if w.entries = append(w.entries, e); number == 0 {
-		w.first = b
-		return nil
+	w.entries, w.data[number] = append(w.entries, e), b
+	if number > 0 {
+		w.numbers = append(w.numbers, number)
 	}
-	w.slots <- struct{}{}
-	w.work.Go(func() {
-		defer func() { <-w.slots }()
-		if err := w.sink.Segment(w.ctx, number, e, b); err != nil {
-			_ = w.fail(err) // which the next call returns
-		}
-	})
+	if len(w.numbers) == atOnce {
+		return w.send(w.ctx)
+	}
 	return nil
+}
+
+func (w *archiveWriter) send(ctx context.Context) error {
+	err := pipe.Each(ctx, pipe.All(w.numbers), atOnce, func(ctx context.Context, n int) error { return w.sink.Segment(ctx, n, w.entries[n], w.data[n]) })
+	for _, n := range w.numbers {
+		delete(w.data, n)
+	}
+	w.numbers = w.numbers[:0]
+	return err
 }
 
 // finish sends everything but the first segment.
 func (w *archiveWriter) finish(ctx context.Context) (store.Info, error) {
-	w.work.Wait()
 	info := store.Info{Name: w.sink.Dir + w.sink.Name}
-	if err := w.fail(nil); err != nil || w.finished {
-		return info, err
+	if w.err != nil || w.finished {
+		return info, w.err
 	}
-	var trimmed [2][]byte
-	for i, end := range [...]string{Binaries, Graph} {
-		b, ok := tarfile.TrimPart(w.parts[w.sink.Name+end])
+	w.finished = true
+	at := int64(0)
+	for i := range w.entries {
+		w.entries[i].Pos = at + tarfile.BlockSize
+		at = w.entries[i].Pos + blocks(int64(w.entries[i].Len))
+	}
+	for _, end := range [...]string{Binaries, Graph} {
+		b, ok := tarfile.TrimPart(w.parts[end])
 		if !ok {
 			return info, w.fail(fmt.Errorf("the tar has no %s", end[1:]))
 		}
-		trimmed[i] = b
+		w.parts[end] = b
 	}
-	// What is generated from blobs must be the index that was written.
+	// The index that is generated from blobs must be the one of the tar.
 	tail := tarfile.AppendIndexTail(nil, w.sink.Name, w.entries)
-	if index := w.parts[w.sink.Name+Index]; len(w.entries) == 0 || len(index) == 0 || !bytes.HasPrefix(tail[tarfile.BlockSize:], index) {
+	if index := w.parts[Index]; len(index) == 0 || !bytes.HasPrefix(tail[tarfile.BlockSize:], index) {
 		return info, w.fail(errors.New("the index of the tar does not have the generations of its segments, which an archive in the cloud cannot keep"))
 	}
-	w.finished = true
-	return info, w.fail(w.sink.Close(ctx, trimmed[0], trimmed[1], nil))
+	err := w.send(ctx)
+	if err == nil {
+		err = w.sink.Close(ctx, w.parts[Binaries], w.parts[Graph], nil)
+	}
+	return info, w.fail(err)
 }
 
 func (w *archiveWriter) Commit(ctx context.Context) (store.Info, error) {
@@ -250,27 +243,23 @@ func (w *archiveWriter) Commit(ctx context.Context) (store.Info, error) {
 		err = fs.ErrClosed
 	}
 	if err == nil {
-		err = w.fail(w.sink.Segment(ctx, 0, w.entries[0], w.first))
+		err = w.fail(w.sink.Segment(ctx, 0, w.entries[0], w.data[0]))
 	}
 	if err != nil {
 		return info, err
 	}
 	w.done = true
-	a := &Archive{Name: w.sink.Name, Closed: true, Gap: -1, sizes: map[string]int64{}}
+	l := Listing{}
 	for i, e := range w.entries {
-		a.segments = append(a.segments, blob{Entry: e, number: int32(i), known: true})
+		_, _ = l.Add(w.sink.Name+"/"+BlobName(i, e.ID), int64(e.Len), nil)
 	}
-	for _, end := range [...]string{Binaries, Graph} {
-		b, _ := tarfile.TrimPart(w.parts[a.Name+end])
-		a.sizes[a.Name+end] = int64(len(b))
+	a := l.archives[w.sink.Name]
+	for i, e := range w.entries {
+		a.segments[i].Generation, a.segments[i].known = e.Generation, true
 	}
+	a.Closed, a.sizes[a.Name+Binaries], a.sizes[a.Name+Graph] = true, int64(len(w.parts[Binaries])), int64(len(w.parts[Graph]))
 	a.settle()
-	w.v.mu.Lock()
-	defer w.v.mu.Unlock()
-	if w.v.l.archives == nil {
-		w.v.l.archives = map[string]*Archive{}
-	}
-	w.v.l.archives[a.Name] = a
+	w.v.set(a.Name, a)
 	info.Size = a.Size()
 	return info, nil
 }
@@ -281,9 +270,8 @@ func (w *archiveWriter) Abort() error {
 		return nil
 	}
 	w.done = true
-	w.work.Wait()
-	w.fail(fs.ErrClosed)
-	if len(w.entries) < 2 && !w.finished {
+	_ = w.fail(fs.ErrClosed)
+	if len(w.entries) <= atOnce && !w.finished {
 		return nil
 	}
 	return w.sink.Remove(context.WithoutCancel(w.ctx))
@@ -431,9 +419,7 @@ func (v *view) remove(ctx context.Context, name string) error {
 	}
 	err := Sink{v.Store, v.dir, base}.Remove(ctx)
 	if err == nil {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		delete(v.l.archives, base)
+		v.set(base, nil)
 	}
 	return err
 }
