@@ -283,15 +283,7 @@ func (c *copying) segments(ctx context.Context) (err error) {
 
 // read reads an intact segment, and what its tar records about it.
 func (c *copying) read(ctx context.Context, id segment.ID) (f segment.Finished, err error) {
-	f.ID = id
-	err = c.s.r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) (err error) {
-		f.Data, err = t.read(ctx, e, nil, false)
-		f.Generation = e.Generation
-		return err
-	})
-	if !id.IsData() {
-		f.Generation = tarfile.Generation{} // the index before Oak 1.8 has another one
-	}
+	f, err = c.s.moved(ctx, id)
 	if err != nil || !id.IsData() {
 		return f, c.s.r.corrupt(err, id.String())
 	}

@@ -354,7 +354,7 @@ func (j *copyJob) tar(ctx context.Context, a *copiedArchive) error {
 				if p.err != nil {
 					return p.err
 				}
-				err := w.Keep(p.header, p.ID, p.Generation, p.b, nil, nil)
+				err := w.Move(p.header, p.ID, p.Generation, p.b, nil, nil)
 				j.progress(1, int64(p.Len))
 				p.header, p.b = nil, nil
 				return err
@@ -371,15 +371,11 @@ func (j *copyJob) tar(ctx context.Context, a *copiedArchive) error {
 	return err
 }
 
-// segment reads a segment to be copied. A damaged segment is an error, because nothing would show
-// the damage of a blob. If segments are not to be compared, a tar gets it with its header: a new
-// one would make damage look intact.
+// segment reads a segment to be copied, with its header. A damaged segment is an error, because
+// nothing would show the damage of a blob. If segments are not to be compared, a tar gets it.
 func (j *copyJob) segment(ctx context.Context, t *segmentTar, e tarfile.Entry) (header, b []byte, err error) {
 	s, trusting := j.s, j.s.r.trusting && j.tars
 	header, b, err = t.readBoth(ctx, e, nil, true, trusting)
-	if t.blobs != nil || err == nil && tarfile.Proves(e.ID, header, b) {
-		header = nil
-	}
 	if err == nil && e.ID.IsData() && !trusting {
 		if _, ok := segment.ParseHead(b); !ok {
 			err = &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: "it does not begin like a data segment"}

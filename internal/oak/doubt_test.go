@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
@@ -135,5 +136,65 @@ func TestWhatIsDoubtfulNeverBecomesCertain(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// TestNothingProvesWhatComesOfBlobs moves segments out of blobs, which have no checksums, by each verb
+// that does: no checksum then says that they are what was written.
+func TestNothingProvesWhatComesOfBlobs(t *testing.T) {
+	blobs := &storetest.Container{}
+	copied(t, fixture(t, "checkpoints"), "s", blobs, "s", CopyOptions{})
+	want := superTree(t, blobs)
+	for verb, do := range map[string]func(s *Store, to store.Store) error{
+		"copy": func(s *Store, to store.Store) error {
+			_, err := s.Copy(t.Context(), to, "s", CopyOptions{})
+			return err
+		},
+		"backup": func(s *Store, to store.Store) error {
+			_, err := s.Backup(t.Context(), to, "s", BackupOptions{})
+			return err
+		},
+		"compact": func(s *Store, to store.Store) error {
+			_, err := s.Compact(t.Context(), to, "s", CompactOptions{})
+			return err
+		},
+		"repair": func(_ *Store, to store.Store) error {
+			out := blobs.Clone()
+			if err := out.Remove(t.Context(), "s/data00000a.tar/closed"); err != nil {
+				return err
+			}
+			plan, err := Format.Repair(t.Context(), out, "s", format.OpenOptions{}, func(format.Problem) {})
+			if err != nil {
+				return err
+			}
+			return plan.Build(t.Context(), to, "s", false)
+		},
+	} {
+		to := local.New(t.TempDir())
+		if err := do(opened(t, blobs, "s"), to); err != nil {
+			t.Fatalf("%s: %v", verb, err)
+		}
+		proven, all := 0, 0
+		err := onStore(t.Context(), to, func(s *Store) error {
+			for _, tar := range s.r.tars {
+				for _, e := range tar.All() {
+					header, b, err := tar.readBoth(t.Context(), e, nil, true, false)
+					if err != nil {
+						return err
+					}
+					if all++; tarfile.Proves(e.ID, header, b) {
+						proven++
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil || proven > 0 || all == 0 {
+			t.Errorf("%s: %d of %d segments have a checksum: %v", verb, proven, all, err)
+		}
+		if verb != "compact" && superTree(t, to) != want {
+			t.Errorf("%s: another content", verb)
+		}
+		mustBeWhole(t, to)
 	}
 }

@@ -73,7 +73,7 @@ func (w *Writer) Write(ctx context.Context, f segment.Finished) error {
 		w.ids = append(w.ids, id[:]...)
 	}
 	w.sum.Segments++
-	return w.tar.Add(f.ID, f.Generation, f.Data, w.ids, f.BlobIDs)
+	return w.tar.Move(f.Header, f.ID, f.Generation, f.Data, w.ids, f.BlobIDs)
 }
 
 func (w *Writer) closeTar(ctx context.Context) error {
