@@ -1,7 +1,6 @@
 package oak
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -252,11 +251,7 @@ func (c *copying) misplaced(ctx context.Context, log []byte) (wrong bool, err er
 // segments copies the missing segments in the order in which they were written, so that each
 // comes after the segments that it refers to.
 func (c *copying) segments(ctx context.Context) (err error) {
-	next := 0
-	for _, t := range c.list.Tars {
-		next = max(next, t.Number+1)
-	}
-	w := newstore.New(c.st, c.list.Dir, newstore.Options{First: next})
+	w := newstore.New(c.st, c.list.Dir, newstore.Options{First: c.list.Next()})
 	defer func() { err = errors.Join(err, w.Abort()) }()
 	for _, id := range c.all {
 		if c.has(id) {
@@ -340,14 +335,9 @@ func (c *copying) journal(ctx context.Context) error {
 	}
 	c.said.Revisions = len(lines)
 	write := func() error {
-		info, err := storekit.Write(ctx, c.st, c.list.Path(repo.Journal), func(out store.Writer) error {
-			w := bufio.NewWriterSize(out, 64<<10)
-			for _, e := range slices.Backward(lines) {
-				w.Write(repo.AppendLine(w.AvailableBuffer(), e.Revision, max(e.Millis, 0)))
-			}
-			return w.Flush() // returns earlier errors too
-		})
-		c.wrote(repo.Journal, info.Size)
+		slices.Reverse(lines)
+		size, err := repo.WriteJournal(ctx, c.st, c.list.Path(repo.Journal), slices.Values(lines))
+		c.wrote(repo.Journal, size)
 		return err
 	}
 	if c.d == nil || !c.o.Restore {

@@ -226,20 +226,9 @@ const maxLog = 64 << 20
 // log removes lines from gc.log that do not match the tars that remain.
 func (c *Cleanup) log(ctx context.Context) error {
 	r := c.s.r
-	var old []byte
-	if f := r.list.GCLog; f != nil {
-		if f.Size > maxLog {
-			return fmt.Errorf("%s has %d bytes: expected at most %d", f.Name, f.Size, maxLog)
-		}
-		o, err := r.st.Open(ctx, r.list.Path(f.Name))
-		if err != nil {
-			return err
-		}
-		old = make([]byte, f.Size)
-		err = o.ReadAt(ctx, old, 0)
-		if err = errors.Join(err, o.Close()); err != nil {
-			return err
-		}
+	old, err := r.wholeFile(ctx, repo.GCLog, maxLog)
+	if err != nil {
+		return err
 	}
 	log, gone := c.plan.Log(old, repo.GC{RepoSize: c.After, Reclaimed: c.Before - c.After, Millis: time.Now().UnixMilli(), Root: c.head.Revision})
 	if gone > 0 {

@@ -97,11 +97,7 @@ func (s *Store) reviser(ctx context.Context, dryRun bool) (*reviser, error) {
 	g.Compacted = false
 	v := &reviser{s: s, head: head, super: head.Revision, said: Revised{Before: head.Revision.String(), Tars: []string{}}}
 	if !dryRun {
-		next := 0
-		for _, t := range r.list.Tars {
-			next = max(next, t.Number+1)
-		}
-		v.out = newstore.New(r.st, r.list.Dir, newstore.Options{First: next})
+		v.out = newstore.New(r.st, r.list.Dir, newstore.Options{First: r.list.Next()})
 	}
 	v.b = segment.NewBuilder(segment.BuilderOptions{Generation: g, Thrifty: true, Millis: func() int64 { return time.Now().UnixMilli() }}, v.write)
 	return v, nil

@@ -93,6 +93,14 @@ func (l *Listing) Numbers() [][]Tar {
 	return all
 }
 
+// Next returns the number of the next tar.
+func (l *Listing) Next() int {
+	if len(l.Tars) == 0 {
+		return 0
+	}
+	return l.Tars[0].Number + 1
+}
+
 // Clashes returns pairs of tars with the same number and letter, with and without the letter in
 // their name. With such a pair, Oak does not open the store.
 func (l *Listing) Clashes() [][2]Tar {
