@@ -278,7 +278,7 @@ func (c *copying) segments(ctx context.Context) (err error) {
 
 // read reads an intact segment, and what its tar records about it.
 func (c *copying) read(ctx context.Context, id segment.ID) (f segment.Finished, err error) {
-	f, err = c.s.moved(ctx, id)
+	f, err = (&mover{r: c.s.r}).read(ctx, id)
 	if err != nil || !id.IsData() {
 		return f, c.s.r.corrupt(err, id.String())
 	}

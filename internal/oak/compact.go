@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdall/holdall/format/kit/pipe"
@@ -66,7 +65,7 @@ func (s *Store) Compact(ctx context.Context, to store.Store, name string, o Comp
 	}
 	w := newstore.New(to, name, newstore.Options{})
 	defer w.Abort()
-	job := &compaction{s: s, o: o, w: w, copied: make([]tarfile.Bits, len(s.r.tars))}
+	job := &compaction{s: s, o: o, from: &mover{r: s.r}, w: w, copied: make([]tarfile.Bits, len(s.r.tars))}
 	journal, err := job.run(ctx, revisions)
 	if err != nil {
 		return c, err
@@ -100,11 +99,11 @@ func (s *Store) revisionsBefore(ctx context.Context, head repo.Entry, most int) 
 type compaction struct {
 	s      *Store
 	o      CompactOptions
+	from   *mover
 	w      *newstore.Writer
 	copier *compact.Copier
 	copied []tarfile.Bits // a bit for each segment of each tar
 	tell   func(segment.Finished) error
-	doubt  atomic.Bool // nothing proves some segment that was read
 }
 
 // run copies the revisions. Segments are written while the next are being read.
@@ -121,23 +120,8 @@ func (j *compaction) run(ctx context.Context, revisions []repo.Entry) (journal [
 
 func (j *compaction) copy(ctx context.Context, revisions []repo.Entry) (journal []repo.Entry, err error) {
 	b := segment.NewBuilder(segment.BuilderOptions{Thrifty: true, Millis: func() int64 { return time.Now().UnixMilli() }},
-		func(_ context.Context, f segment.Finished) error {
-			if j.doubt.Load() { // so nothing proves what was made of it either
-				f.Header = tarfile.AppendHeader(nil, f.ID.String(), int64(len(f.Data)), time.Now())
-			}
-			return j.tell(f)
-		})
-	source := &parsed{r: j.s.r, load: func(ctx context.Context, id segment.ID) (*segment.Segment, error) {
-		f, err := j.s.moved(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if !tarfile.Proves(id, f.Header, f.Data) {
-			j.doubt.Store(true)
-		}
-		return segment.Parse(id, f.Data)
-	}}
-	j.copier = compact.New(segment.NewReader(source), b, j.bulk, compact.Options{Depth: treeDepth, Progress: j.o.Progress})
+		func(_ context.Context, f segment.Finished) error { return j.tell(j.from.made(f)) })
+	j.copier = compact.New(segment.NewReader(j.from.parsed()), b, j.bulk, compact.Options{Depth: treeDepth, Progress: j.o.Progress})
 	for _, e := range revisions {
 		id := e.Revision
 		if j.o.NoCheckpoints {
@@ -172,20 +156,9 @@ func (j *compaction) bulk(ctx context.Context, id segment.ID) error {
 		j.copied[i].Set(n)
 		break
 	}
-	f, err := j.s.moved(ctx, id)
+	f, err := j.from.read(ctx, id)
 	if err != nil {
 		return err
 	}
 	return j.tell(f)
-}
-
-// moved reads an intact segment, with its header, for another store.
-func (s *Store) moved(ctx context.Context, id segment.ID) (f segment.Finished, err error) {
-	f.ID = id
-	err = s.r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) (err error) {
-		f.Header, f.Data, err = t.readBoth(ctx, e, nil, true, false)
-		f.Generation = plain(e).Generation
-		return err
-	})
-	return f, err
 }

@@ -120,14 +120,6 @@ type copiedArchive struct {
 
 func (a *copiedArchive) at(i int) tarfile.Entry { return plain(a.from.At(int(a.order[i]))) }
 
-// plain returns an entry as Oak writes it since 1.8: only data segments have a generation.
-func plain(e tarfile.Entry) tarfile.Entry {
-	if !e.ID.IsData() {
-		e.Generation = tarfile.Generation{}
-	}
-	return e
-}
-
 func (s *Store) copyJob(ctx context.Context, to store.Store, name string, o CopyOptions) (*copyJob, error) {
 	if s.r.single {
 		return nil, fmt.Errorf("%s is one tar of a store: expected the folder: %w", s.r.name, errors.ErrUnsupported)

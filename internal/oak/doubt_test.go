@@ -144,7 +144,7 @@ func TestWhatIsDoubtfulNeverBecomesCertain(t *testing.T) {
 func TestNothingProvesWhatComesOfBlobs(t *testing.T) {
 	blobs := &storetest.Container{}
 	copied(t, fixture(t, "checkpoints"), "s", blobs, "s", CopyOptions{})
-	want := superTree(t, blobs)
+	want, before := superTree(t, blobs), 0
 	for verb, do := range map[string]func(s *Store, to store.Store) error{
 		"copy": func(s *Store, to store.Store) error {
 			_, err := s.Copy(t.Context(), to, "s", CopyOptions{})
@@ -157,6 +157,24 @@ func TestNothingProvesWhatComesOfBlobs(t *testing.T) {
 		"compact": func(s *Store, to store.Store) error {
 			_, err := s.Compact(t.Context(), to, "s", CompactOptions{})
 			return err
+		},
+		"replace": func(s *Store, to store.Store) error {
+			empty := fixture(t, "empty-store")
+			for name, b := range objects(t, empty) {
+				if err := storetest.Put(t.Context(), to, name, b); err != nil {
+					return err
+				}
+			}
+			return onStore(t.Context(), to, func(d *Store) error {
+				for _, tar := range d.r.tars {
+					before += tar.Len()
+				}
+				tree, err := s.Tree(t.Context(), nil)
+				if err == nil {
+					_, err = d.Replace(t.Context(), "/", Donor{Tree: tree}, ReplaceOptions{})
+				}
+				return err
+			})
 		},
 		"repair": func(_ *Store, to store.Store) error {
 			out := blobs.Clone()
@@ -189,10 +207,13 @@ func TestNothingProvesWhatComesOfBlobs(t *testing.T) {
 			}
 			return nil
 		})
+		if verb == "replace" {
+			proven -= before
+		}
 		if err != nil || proven > 0 || all == 0 {
 			t.Errorf("%s: %d of %d segments have a checksum: %v", verb, proven, all, err)
 		}
-		if verb != "compact" && superTree(t, to) != want {
+		if verb != "compact" && verb != "replace" && superTree(t, to) != want {
 			t.Errorf("%s: another content", verb)
 		}
 		mustBeWhole(t, to)

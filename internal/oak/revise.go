@@ -63,6 +63,7 @@ type reviser struct {
 	super segment.RecordID
 	b     *segment.Builder
 	out   *newstore.Writer // nil in a dry run
+	from  *mover           // of what is copied from other segments, or nil
 	said  Revised
 }
 
@@ -111,6 +112,9 @@ func (v *reviser) write(ctx context.Context, f segment.Finished) error {
 		v.said.Segments++
 		v.said.Bytes += int64(len(f.Data))
 		return nil
+	}
+	if v.from != nil {
+		f = v.from.made(f)
 	}
 	return v.out.Write(ctx, f)
 }

@@ -261,4 +261,3 @@ func names(t testing.TB, st store.Store) (all []string) {
 	}
 	return all
 }
-

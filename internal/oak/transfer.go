@@ -1,0 +1,58 @@
+package oak
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+)
+
+// A mover reads segments of a store that are written to another tar, as they are or in part. What
+// gets a checksum there, [tarfile.NewHeader] decides by the headers that they had.
+type mover struct {
+	r     *repository
+	doubt atomic.Bool // a segment of which parts were used is not proven
+}
+
+// read reads an intact segment, with its header.
+func (m *mover) read(ctx context.Context, id segment.ID) (f segment.Finished, err error) {
+	f.ID = id
+	err = m.r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) (err error) {
+		f.Header, f.Data, err = t.readBoth(ctx, e, nil, true, false)
+		f.Generation = plain(e).Generation
+		return err
+	})
+	return f, err
+}
+
+// parsed returns the segments of the store for a writer that uses parts of them.
+func (m *mover) parsed() *parsed {
+	return &parsed{r: m.r, load: func(ctx context.Context, id segment.ID) (*segment.Segment, error) {
+		f, err := m.read(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if !tarfile.Proves(id, f.Header, f.Data) {
+			m.doubt.Store(true)
+		}
+		return segment.Parse(id, f.Data)
+	}}
+}
+
+// made returns a segment that was made of parts. If they were not proven, it gets no checksum.
+func (m *mover) made(f segment.Finished) segment.Finished {
+	if f.Header == nil && m.doubt.Load() {
+		f.Header = tarfile.AppendHeader(nil, f.ID.String(), int64(len(f.Data)), time.Now())
+	}
+	return f
+}
+
+// plain returns an entry as Oak writes it since 1.8: only data segments have a generation.
+func plain(e tarfile.Entry) tarfile.Entry {
+	if !e.ID.IsData() {
+		e.Generation = tarfile.Generation{}
+	}
+	return e
+}
