@@ -69,7 +69,8 @@ func lease(ctx context.Context, st store.Store, dir string) (store.Store, func()
 }
 
 // place returns where tars and files of the store in a folder are written: st itself, or where Oak
-// keeps segments in blobs, a view that makes blobs of them under Oak's lock.
+// keeps segments in blobs, a view that makes blobs of them under Oak's lock. A store that has tars
+// there stays one of tars, which Oak does not open.
 func place(ctx context.Context, st store.Store, name string) (_ store.Store, release func() error, err error) {
 	if _, leased := st.(*cloud.Leased); !leased && !cloud.Keeps(st) {
 		return st, unlocked, nil
@@ -80,11 +81,8 @@ func place(ctx context.Context, st store.Store, name string) (_ store.Store, rel
 		return nil, nil, err
 	}
 	l, err := repo.List(ctx, leased, dir.Dir)
-	if err == nil && len(l.Tars) > 0 && l.Blobs == nil {
-		err = refuse("%s: has tars, which Oak does not open there: use another folder", storekit.AddressOf(st, dir.Dir))
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, release())
+	if err != nil || len(l.Tars) > 0 && l.Blobs == nil {
+		return st, unlocked, errors.Join(err, release())
 	}
 	if l.Blobs == nil {
 		l.Blobs = &cloud.Listing{}

@@ -102,6 +102,41 @@ var cloudVerbs = map[string]func(ctx context.Context, st store.Store) error{
 			return err
 		})
 	},
+	"rm": func(ctx context.Context, st store.Store) error {
+		return underLease(ctx, st, func(s *Store) error {
+			_, err := s.Remove(ctx, "/", RemoveOptions{Property: "p"})
+			if errors.Is(err, fs.ErrNotExist) { // it was removed before
+				err = nil
+			}
+			return err
+		})
+	},
+	"replace": func(ctx context.Context, st store.Store) error {
+		return underLease(ctx, st, func(s *Store) error {
+			t, err := s.TreeNamed(ctx, "head")
+			if err == nil {
+				_, err = s.Replace(ctx, "/", Donor{Tree: t}, ReplaceOptions{})
+			}
+			return err
+		})
+	},
+	"check --fix-journal": func(ctx context.Context, st store.Store) error {
+		return underLease(ctx, st, func(s *Store) error {
+			r, err := s.Check(ctx, CheckOptions{})
+			if err == nil {
+				_, err = s.FixJournal(ctx, r)
+			}
+			return err
+		})
+	},
+	"restore": func(ctx context.Context, st store.Store) error {
+		from, err := OpenStore(ctx, st, "t", format.OpenOptions{})
+		if err != nil {
+			return err
+		}
+		_, err = from.Backup(ctx, st, "s", BackupOptions{Restore: true})
+		return errors.Join(err, from.Close())
+	},
 	"checkpoints rm": func(ctx context.Context, st store.Store) error {
 		return underLease(ctx, st, func(s *Store) error {
 			_, err := s.RemoveCheckpoints(ctx, CheckpointChoice{All: true}, time.Now(), false)
@@ -165,11 +200,22 @@ func cloudCase(t *testing.T, verb string) *storetest.Container {
 		name = "checkpoints"
 	}
 	out := "s"
-	if verb == "backup" || verb == "compact" {
+	if verb == "backup" || verb == "compact" || verb == "restore" {
 		out = "t"
 	}
 	copied(t, fixture(t, name), "s", to, out, CopyOptions{})
 	switch verb {
+	case "rm":
+		if err := cloudVerbs["set"](t.Context(), to); err != nil {
+			t.Fatal(err)
+		}
+	case "check --fix-journal":
+		to.Put("s/journal.log.001", append(to.Get("s/journal.log.001"), "11111111-2222-4333-a444-555555555555:1 root 1\n"...))
+	case "restore":
+		copied(t, fixture(t, name), "s", to, "s", CopyOptions{})
+		if err := to.Remove(t.Context(), "s/data00000a.tar/closed"); err != nil {
+			t.Fatal(err)
+		}
 	case "repair":
 		l, err := repo.List(t.Context(), to, "s")
 		if err != nil {
@@ -286,7 +332,7 @@ func TestTheCloudIsWrittenUnderTheLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	for verb, do := range cloudVerbs {
-		if verb == "backup" || verb == "compact" {
+		if verb == "backup" || verb == "compact" || verb == "restore" {
 			continue
 		}
 		if err := do(t.Context(), st); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "another program") {
