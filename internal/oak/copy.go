@@ -295,11 +295,11 @@ func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 	}
 	err := pipe.Each(ctx, pipe.All(a.missing), copiesAtOnce, func(ctx context.Context, i int) error {
 		e, number := a.at(i), a.numbers[i]
-		_, b, err := j.segment(ctx, a.from, e)
+		header, b, err := j.segment(ctx, a.from, e)
 		if err != nil {
 			return err
 		}
-		if err := sink.Segment(ctx, number, e, b); err != nil {
+		if err := sink.Segment(ctx, number, e, b, tarfile.Proves(e.ID, header, b)); err != nil {
 			return err
 		}
 		j.progress(1, int64(e.Len))
@@ -367,7 +367,7 @@ func (j *copyJob) tar(ctx context.Context, a *copiedArchive) error {
 // nothing would show the damage of a blob. If segments are not to be compared, a tar gets it.
 func (j *copyJob) segment(ctx context.Context, t *segmentTar, e tarfile.Entry) (header, b []byte, err error) {
 	s, trusting := j.s, j.s.r.trusting && j.tars
-	header, b, err = t.readBoth(ctx, e, nil, true, trusting)
+	header, b, err = t.readMoved(ctx, e, trusting)
 	if err == nil && e.ID.IsData() && !trusting {
 		if _, ok := segment.ParseHead(b); !ok {
 			err = &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: "it does not begin like a data segment"}

@@ -2,9 +2,11 @@ package oak
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
+	"github.com/holdall/holdall/internal/oak/internal/cloud"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
@@ -20,11 +22,33 @@ type mover struct {
 func (m *mover) read(ctx context.Context, id segment.ID) (f segment.Finished, err error) {
 	f.ID = id
 	err = m.r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) (err error) {
-		f.Header, f.Data, err = t.readBoth(ctx, e, nil, true, false)
+		f.Header, f.Data, err = t.readMoved(ctx, e, false)
 		f.Generation = plain(e).Generation
 		return err
 	})
 	return f, err
+}
+
+// readMoved reads a segment that is written to another tar, with the header that it has or, in a blob,
+// deserves.
+func (t *segmentTar) readMoved(ctx context.Context, e tarfile.Entry, trusted bool) (header, data []byte, err error) {
+	if t.blobs == nil {
+		return t.readBoth(ctx, e, nil, true, trusted)
+	}
+	data = make([]byte, e.Len)
+	proven, err := cloud.ReadProven(ctx, t.obj, e.Pos, data)
+	if proven {
+		return tarfile.NewHeader(nil, e.ID, data, time.Now()), data, nil
+	}
+	if _, damaged := errors.AsType[*segment.Error](err); damaged && trusted {
+		err = nil
+	}
+	return unproven(e.ID, data), data, err
+}
+
+// unproven returns the header of a segment that nothing proves.
+func unproven(id segment.ID, data []byte) []byte {
+	return tarfile.AppendHeader(nil, id.String(), int64(len(data)), time.Now())
 }
 
 // parsed returns the segments of the store for a writer that uses parts of them.
@@ -44,7 +68,7 @@ func (m *mover) parsed() *parsed {
 // made returns a segment that was made of parts. If they were not proven, it gets no checksum.
 func (m *mover) made(f segment.Finished) segment.Finished {
 	if f.Header == nil && m.doubt.Load() {
-		f.Header = tarfile.AppendHeader(nil, f.ID.String(), int64(len(f.Data)), time.Now())
+		f.Header = unproven(f.ID, f.Data)
 	}
 	return f
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // mostListed limits how many segments are listed: some 2 TB of them, in a gigabyte of memory.
@@ -60,6 +61,7 @@ type blob struct {
 	number int32
 	known  bool // its generation
 	unseen bool // it was listed with metadata that do not match it
+	sure   bool // its writer had a proof of it, or was Oak
 }
 
 // Add adds an object's name, below the folder of the store, if the object belongs to an archive
@@ -105,6 +107,7 @@ func (l *Listing) Add(name string, size int64, headers map[string]string) (taken
 		}
 		b := blob{Entry: tarfile.Entry{ID: id, Len: int(size)}, number: int32(number)}
 		b.Generation, b.known = parseMetadata(headers, number, id)
+		b.sure = headers != nil && headers[storekit.MetaHeader+strings.ToLower(metaUnproven)] == ""
 		if b.unseen = !b.known && headers != nil; b.unseen {
 			a.Unseen++
 		}

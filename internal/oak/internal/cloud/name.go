@@ -57,12 +57,13 @@ const (
 	metaGeneration = "generation"
 	metaFull       = "fullGeneration"
 	metaCompacted  = "compacted"
+	metaUnproven   = "holdallUnproven" // nothing proved the segment when it was written; not of Oak
 
 	typeSegment = "segment"
 )
 
-func Metadata(number int, e tarfile.Entry) map[string]string {
-	return map[string]string{
+func Metadata(number int, e tarfile.Entry, proven bool) map[string]string {
+	m := map[string]string{
 		storekit.MetaHeader + metaType:       typeSegment,
 		storekit.MetaHeader + metaUUID:       e.ID.String(),
 		storekit.MetaHeader + metaPosition:   strconv.Itoa(number),
@@ -70,6 +71,10 @@ func Metadata(number int, e tarfile.Entry) map[string]string {
 		storekit.MetaHeader + metaFull:       strconv.Itoa(int(e.Generation.Full)),
 		storekit.MetaHeader + metaCompacted:  strconv.FormatBool(e.Generation.Compacted),
 	}
+	if !proven {
+		m[storekit.MetaHeader+metaUnproven] = "true"
+	}
+	return m
 }
 
 // parseMetadata reads the generation out of metadata, if they are those of this segment.

@@ -2,6 +2,8 @@ package cloud
 
 import (
 	"context"
+	"crypto/md5"
+	"fmt"
 	"io"
 	"io/fs"
 	"path"
@@ -9,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/holdall/holdall/format/kit/pipe"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
 )
@@ -75,7 +78,7 @@ func (v *view) Open(ctx context.Context, name string) (store.Object, error) {
 	parts := v.parts()
 	switch a := v.archive(base); {
 	case below && a != nil:
-		return &made{st: v.Store, name: name, size: a.Size(), plan: a.plan(v.dir)}, nil
+		return &made{st: v.Store, name: name, size: a.Size(), plan: a.plan(v.dir), a: a, dir: v.dir}, nil
 	case below && base == journal && len(parts) > 0:
 		o := &made{st: v.Store, name: name, size: JournalSize(parts)}
 		o.plan = func(_, _ int64) (all []piece) {
@@ -113,6 +116,42 @@ type made struct {
 	// plan returns the pieces that contain n bytes from off on. It may return more pieces.
 	plan   func(off, n int64) []piece
 	closed bool
+
+	a   *Archive // nil if it is none
+	dir string
+}
+
+// ReadProven reads the segment at pos of an archive that a view has opened. proven reports whether it
+// has the MD5 that Azure computed when the blob was written. Another MD5 is an error.
+func ReadProven(ctx context.Context, archive store.Object, pos int64, p []byte) (proven bool, err error) {
+	m, ok := archive.(*made)
+	if !ok || m.a == nil {
+		return false, archive.ReadAt(ctx, p, pos)
+	}
+	i := m.a.at(pos)
+	o, err := m.st.Open(ctx, m.dir+m.a.BlobOf(i))
+	if err != nil {
+		return false, err
+	}
+	defer o.Close()
+	if err := o.ReadAt(ctx, p, 0); err != nil {
+		return false, err
+	}
+	sums := o.Can().Sums
+	if sums == nil || !m.a.segments[i].sure {
+		return false, nil
+	}
+	all, err := sums(ctx)
+	for _, s := range all {
+		if s.Algo != "md5" || s.Part > 0 {
+			continue
+		}
+		if is := md5.Sum(p); s.Value != string(is[:]) {
+			return false, &segment.Error{Class: segment.Altered, Segment: m.a.segments[i].ID, Record: -1, Off: -1, What: fmt.Sprintf("MD5 %x, expected %x as the blob was written", is, s.Value)}
+		}
+		return true, nil
+	}
+	return false, err
 }
 
 func (m *made) Info(context.Context) (store.Info, error) {

@@ -27,9 +27,9 @@ type Sink struct {
 
 func (s Sink) path(base string) string { return s.Dir + s.Name + "/" + base }
 
-// Segment writes a segment that no archive of the same name has at this number.
-func (s Sink) Segment(ctx context.Context, number int, e tarfile.Entry, b []byte) error {
-	return put(ctx, s.Store, s.path(BlobName(number, e.ID)), b, Metadata(number, e))
+// Segment writes a segment. proven reports whether it is known to be what Oak or this program made.
+func (s Sink) Segment(ctx context.Context, number int, e tarfile.Entry, b []byte, proven bool) error {
+	return put(ctx, s.Store, s.path(BlobName(number, e.ID)), b, Metadata(number, e, proven))
 }
 
 // Close writes the other parts of an archive, after its segments. Where listings have no metadata,
@@ -103,6 +103,7 @@ type archiveWriter struct {
 	buf      []byte // of the entry that is being written, with its header
 	need     int    // bytes of it
 	entries  []tarfile.Entry
+	proven   []bool
 	numbers  []int             // of segments that are to be sent
 	data     map[int][]byte    // of these, and of the first
 	parts    map[string][]byte // what follows the segments
@@ -187,7 +188,7 @@ func (w *archiveWriter) segment(n tarfile.EntryName, b []byte) error {
 	if n.ID.IsData() {
 		e.Generation, _ = segment.GenerationOf(b)
 	}
-	w.entries, w.data[number] = append(w.entries, e), b
+	w.entries, w.proven, w.data[number] = append(w.entries, e), append(w.proven, n.HasCRC), b
 	if number > 0 {
 		w.numbers = append(w.numbers, number)
 	}
@@ -198,12 +199,16 @@ func (w *archiveWriter) segment(n tarfile.EntryName, b []byte) error {
 }
 
 func (w *archiveWriter) send(ctx context.Context) error {
-	err := pipe.Each(ctx, pipe.All(w.numbers), atOnce, func(ctx context.Context, n int) error { return w.sink.Segment(ctx, n, w.entries[n], w.data[n]) })
+	err := pipe.Each(ctx, pipe.All(w.numbers), atOnce, func(ctx context.Context, n int) error { return w.put(ctx, n) })
 	for _, n := range w.numbers {
 		delete(w.data, n)
 	}
 	w.numbers = w.numbers[:0]
 	return err
+}
+
+func (w *archiveWriter) put(ctx context.Context, n int) error {
+	return w.sink.Segment(ctx, n, w.entries[n], w.data[n], w.proven[n])
 }
 
 // finish sends everything but the first segment.
@@ -243,7 +248,7 @@ func (w *archiveWriter) Commit(ctx context.Context) (store.Info, error) {
 		err = fs.ErrClosed
 	}
 	if err == nil {
-		err = w.fail(w.sink.Segment(ctx, 0, w.entries[0], w.data[0]))
+		err = w.fail(w.put(ctx, 0))
 	}
 	if err != nil {
 		return info, err
@@ -255,7 +260,8 @@ func (w *archiveWriter) Commit(ctx context.Context) (store.Info, error) {
 	}
 	a := l.archives[w.sink.Name]
 	for i, e := range w.entries {
-		a.segments[i].Generation, a.segments[i].known = e.Generation, true
+		b := &a.segments[i]
+		b.Generation, b.known, b.sure = e.Generation, true, w.proven[i]
 	}
 	a.Closed, a.sizes[a.Name+Binaries], a.sizes[a.Name+Graph] = true, int64(len(w.parts[Binaries])), int64(len(w.parts[Graph]))
 	a.settle()
