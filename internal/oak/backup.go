@@ -126,24 +126,15 @@ func (c *copying) run(ctx context.Context, name string) (err error) {
 
 // open opens the other store, if it exists. A store of another origin is an error.
 func (c *copying) open(ctx context.Context, name string) (err error) {
-	if c.list, err = repo.List(ctx, c.st, name); err != nil {
+	c.list.Dir = repo.Dir(name)
+	if c.d, err = other(ctx, c.st, name, format.Limits{}); err != nil || c.d == nil {
 		return err
 	}
-	defer c.list.Release()
-	if c.list.Guessed {
+	switch c.list = c.d.list; {
+	case c.list.Guessed:
 		return fmt.Errorf("oak: %s: cannot copy to a place that cannot be listed: %w", name, errors.ErrUnsupported)
-	}
-	if c.list.Blobs != nil && !c.blobs && !c.o.DryRun {
+	case c.list.Blobs != nil && !c.blobs && !c.o.DryRun:
 		return fmt.Errorf("oak: %s: %w", name, errBlobs)
-	}
-	if len(c.list.Tars) == 0 && c.list.Journal == nil && c.list.Manifest == nil {
-		if len(c.list.Others)+len(c.list.Ignored) > 0 {
-			return refuse("%s has files that do not belong to a segment store: use an empty or a new folder", name)
-		}
-		return nil
-	}
-	if c.d, err = openRepository(ctx, c.st, name, format.OpenOptions{}); err != nil {
-		return err
 	}
 	c.bad = map[*segmentTar]bool{}
 	related := len(c.d.tars) == 0 || c.o.Restore

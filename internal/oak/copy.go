@@ -5,12 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
-	"strings"
 	"sync"
 
-	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/cloud"
@@ -63,13 +60,13 @@ func (s *Store) Copy(ctx context.Context, to store.Store, name string, o CopyOpt
 	if err != nil {
 		return nil, err
 	}
-	if cloud.Keeps(to) && !o.DryRun {
-		leased, release, refused := lease(ctx, to, j.dir.Path(""))
+	if !o.DryRun {
+		at, release, refused := place(ctx, to, name)
 		if refused != nil {
 			return nil, refused
 		}
 		defer func() { err = errors.Join(err, release()) }()
-		j.to = leased
+		j.to, j.placed = at, at != to
 	}
 	if err := j.open(ctx); err != nil {
 		return nil, err
@@ -99,6 +96,7 @@ type copyJob struct {
 
 	dir      repo.Listing // of the folder, for names in it
 	tars     bool         // copy to tars, not blobs
+	placed   bool         // to makes blobs and parts of the journal by itself
 	there    *repository  // the store in the folder; nil if there is none
 	head     repo.Head
 	archives []*copiedArchive
@@ -153,28 +151,10 @@ func (s *Store) copyJob(ctx context.Context, to store.Store, name string, o Copy
 	return j, nil
 }
 
-func (j *copyJob) open(ctx context.Context) error {
-	r, err := openSegments(ctx, j.to, j.dir.Dir, format.OpenOptions{Limits: j.s.r.limits})
-	if err == nil {
-		j.there = r
-		if err = r.complete(ctx); err == nil && len(r.tars) > 0 && j.tars == (r.list.Blobs != nil) {
-			err = refuse("%s: exists in the other form: tars and blobs cannot be mixed", storekit.AddressOf(j.to, j.dir.Dir))
-		}
-		if err != nil {
-			err = errors.Join(err, j.close())
-		}
-		return err
-	}
-	c, corrupt := errors.AsType[*format.CorruptError](err)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case !corrupt || c.Class != notAStore:
-		return err
-	}
-	l, err := repo.List(ctx, j.to, j.dir.Dir)
-	if err == nil && slices.ContainsFunc(l.Others, func(f repo.File) bool { return !strings.HasPrefix(f.Name, ".") }) {
-		err = refuse("%s: exists, but is not a segment store", storekit.AddressOf(j.to, j.dir.Dir))
+func (j *copyJob) open(ctx context.Context) (err error) {
+	j.there, err = other(ctx, j.to, j.dir.Dir, j.s.r.limits)
+	if r := j.there; r != nil && len(r.tars) > 0 && j.tars == (r.list.Blobs != nil) {
+		err = errors.Join(refuse("%s: exists in the other form: tars and blobs cannot be mixed", storekit.AddressOf(j.to, j.dir.Dir)), j.close())
 	}
 	return err
 }
@@ -423,49 +403,37 @@ func (s *Store) parts(ctx context.Context, t *segmentTar) (binaries, graph []byt
 	return binaries, graph, nil
 }
 
-// files reads a file beside the archives from both stores, and reports whether both have the same
-// content. In a manifest only the version is compared, because Java writes the time into it.
-func (j *copyJob) files(ctx context.Context, name string) (b, old []byte, same bool, err error) {
+// files reads a file beside the archives, and reports whether it is the same in both stores. Of a
+// manifest only the version counts, because Java writes the time into it, and of a gc.log in the cloud
+// the last line, because lines are only added there.
+func (j *copyJob) files(ctx context.Context, name string) (b []byte, same bool, err error) {
 	if name == repo.GCLog {
 		b, err = j.s.gcLog(ctx)
 	} else {
 		b, err = j.s.r.wholeFile(ctx, name, maxLog)
 	}
-	if err != nil || b == nil {
-		return nil, nil, true, err
+	if err != nil || b == nil || j.there == nil {
+		return b, b == nil, err
 	}
-	if j.there != nil {
-		old, err = j.there.wholeFile(ctx, name, maxLog)
+	old, err := j.there.wholeFile(ctx, name, maxLog)
+	if err != nil {
+		return b, false, err
 	}
-	if err != nil || old == nil {
-		return b, nil, false, err
-	}
-	if name == repo.Manifest {
+	same = bytes.Equal(b, old)
+	if old != nil && name == repo.Manifest {
 		x, err := j.s.r.manifest(ctx)
 		y, err2 := j.there.manifest(ctx)
-		if err == nil && err2 == nil && x.Version == y.Version {
-			return b, old, true, nil
-		}
+		same = same || err == nil && err2 == nil && x.Version == y.Version
 	}
-	return b, old, bytes.Equal(b, old), nil
+	return b, same || name == repo.GCLog && !j.tars && lastLine(b) == lastLine(old), nil
 }
 
 func (j *copyJob) file(ctx context.Context, name string) error {
-	b, old, same, err := j.files(ctx, name)
+	b, same, err := j.files(ctx, name)
 	if err != nil || same {
 		return err
 	}
-	add := j.to.Can().Append
-	if add == nil || name == repo.Manifest {
-		return kit.WriteBytes(ctx, j.to, j.dir.Path(name), b)
-	}
-	if !bytes.HasPrefix(b, old) {
-		if err := storekit.Remove(ctx, j.to, j.dir.Path(name)); err != nil {
-			return err
-		}
-		old = nil
-	}
-	return add(ctx, j.dir.Path(name), b[len(old):], int64(len(old)))
+	return kit.WriteBytes(ctx, j.to, j.dir.Path(name), b)
 }
 
 // planJournal finds the lines to add.
@@ -509,15 +477,12 @@ func (j *copyJob) writeJournal(ctx context.Context) error {
 	if len(j.added) == 0 {
 		return nil
 	}
-	l := cloud.Log{Store: j.to, Dir: j.dir.Path("")}
-	if j.there != nil {
-		l.Parts = j.there.journalParts()
+	if j.there != nil && !j.placed && len(j.there.journalParts()) > 0 { // in a bucket
+		l := cloud.Log{Store: j.to, Dir: j.dir.Path(""), Parts: j.there.journalParts()}
+		return l.Append(ctx, j.old, j.added)
 	}
-	if j.to.Can().Append == nil && len(l.Parts) == 0 {
-		if n := len(j.old); n > 0 && j.old[n-1] != '\n' {
-			j.old = append(j.old, '\n')
-		}
-		return kit.WriteBytes(ctx, j.to, j.dir.Path(repo.Journal), slices.Concat(j.old, j.added))
+	if n := len(j.old); n > 0 && j.old[n-1] != '\n' {
+		j.old = append(j.old, '\n')
 	}
-	return l.Append(ctx, j.old, j.added)
+	return kit.WriteBytes(ctx, j.to, j.dir.Path(repo.Journal), slices.Concat(j.old, j.added))
 }

@@ -3,12 +3,19 @@ package oak
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/cloud"
+	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A mover reads segments of a store that are written to another tar, as they are or in part. What
@@ -79,4 +86,24 @@ func plain(e tarfile.Entry) tarfile.Entry {
 		e.Generation = tarfile.Generation{}
 	}
 	return e
+}
+
+// other opens the store in a folder that is to be written to. It returns nil if there is none. If the
+// folder has other files, that is an error.
+func other(ctx context.Context, st store.Store, name string, limits format.Limits) (*repository, error) {
+	r, err := openRepository(ctx, st, name, format.OpenOptions{Limits: limits})
+	if err == nil {
+		return r, nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if c, ok := errors.AsType[*format.CorruptError](err); !ok || c.Class != notAStore {
+		return nil, err
+	}
+	l, err := repo.List(ctx, st, name)
+	if err == nil && (len(l.Ignored) > 0 || slices.ContainsFunc(l.Others, func(f repo.File) bool { return !strings.HasPrefix(f.Name, ".") })) {
+		err = refuse("%s: has files that do not belong to a segment store: use an empty or a new folder", storekit.AddressOf(st, name))
+	}
+	return nil, err
 }
