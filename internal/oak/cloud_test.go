@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,70 +18,6 @@ import (
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
-
-// dying is a container whose client is killed after some requests that change something. A new blob
-// that is appended to takes two of them.
-type dying struct {
-	*storetest.Container
-
-	mu   sync.Mutex
-	left int
-	dead bool
-}
-
-var errKilled = errors.New("killed")
-
-func (d *dying) request(do func() error) error {
-	d.mu.Lock()
-	if d.left--; d.left < 0 {
-		d.dead = true
-	}
-	dead := d.dead
-	d.mu.Unlock()
-	if dead {
-		return errKilled
-	}
-	return do()
-}
-
-func (d *dying) Can() store.Abilities {
-	can := d.Container.Can()
-	return store.Abilities{
-		List: can.List, ListHeaders: can.ListHeaders, Lease: can.Lease,
-		Create: func(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
-			w, err := can.Create(ctx, name, wish)
-			return dyingWriter{w, d}, err
-		},
-		Append: func(ctx context.Context, name string, p []byte, at int64) error {
-			err := error(nil)
-			if at == 0 && d.Get(name) == nil {
-				err = d.request(func() error { return can.Append(ctx, name, nil, 0) })
-			}
-			if err == nil {
-				err = d.request(func() error { return can.Append(ctx, name, p, at) })
-			}
-			return err
-		},
-		Remove: func(ctx context.Context, name string) error {
-			return d.request(func() error { return can.Remove(ctx, name) })
-		},
-	}
-}
-
-type dyingWriter struct {
-	store.Writer
-	d *dying
-}
-
-func (w dyingWriter) Can() store.WriterAbilities { return store.WriterAbilities{} }
-
-func (w dyingWriter) Commit(ctx context.Context) (info store.Info, err error) {
-	err = w.d.request(func() error {
-		info, err = w.Writer.Commit(ctx)
-		return err
-	})
-	return info, err
-}
 
 // underLease does some work with the store s in a container, under its lock.
 func underLease(ctx context.Context, st store.Store, do func(*Store) error) error {
@@ -269,9 +204,9 @@ func TestAKillInTheCloudLeavesOldOrNew(t *testing.T) {
 			kills := 0
 			for ; ; kills++ {
 				st := before.Clone()
-				d := &dying{Container: st, left: kills}
+				d := testkit.Kill(st, kills)
 				err := cloudVerbs[verb](t.Context(), d)
-				if d.dead != errors.Is(err, errKilled) || !d.dead && err != nil {
+				if d.Dead() != errors.Is(err, testkit.ErrKilled) || !d.Dead() && err != nil {
 					t.Fatalf("after %d requests: %v", kills, err)
 				}
 				is := revisionIn(t, st)
@@ -283,7 +218,7 @@ func TestAKillInTheCloudLeavesOldOrNew(t *testing.T) {
 				case is != "":
 					mustBeWhole(t, st)
 				}
-				if !d.dead {
+				if !d.Dead() {
 					break
 				}
 				if verb == "compact" { // which never writes to what is there

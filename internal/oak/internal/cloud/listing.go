@@ -25,6 +25,7 @@ const atOnce = 16
 // A Listing lists the objects below the folder of a store. The zero value is empty.
 type Listing struct {
 	Parts []File // of the journal, the oldest first; after Settle
+	Next  int    // a number that no archive has, nor what is left of one; after Settle
 
 	archives map[string]*Archive
 	segments int
@@ -122,6 +123,8 @@ func (l *Listing) Add(name string, size int64, headers map[string]string) (taken
 func (l *Listing) Settle() (all []*Archive) {
 	slices.SortFunc(l.Parts, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 	for name, a := range l.archives {
+		number, _, _ := tarfile.ParseName(name)
+		l.Next = max(l.Next, number+1)
 		a.settle()
 		if len(a.segments) == 0 || a.segments[0].number != 0 || a.deleted {
 			delete(l.archives, name)

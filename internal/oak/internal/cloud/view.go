@@ -67,6 +67,19 @@ func (v *view) set(name string, a *Archive) {
 	}
 }
 
+// otherLetter reports whether there is an archive of the same number.
+func (v *view) otherLetter(name string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	number, _, _ := tarfile.ParseName(name)
+	for other := range v.l.archives {
+		if n, _, _ := tarfile.ParseName(other); n == number {
+			return true
+		}
+	}
+	return false
+}
+
 func (v *view) parts() []File {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -120,7 +120,10 @@ func (v *view) createArchive(ctx context.Context, name string) (store.Writer, er
 		return nil, &store.Error{Op: "create", Name: v.dir + name, Off: -1, Err: fmt.Errorf("an archive in the cloud is never replaced: %w", fs.ErrExist)}
 	}
 	w := &archiveWriter{v: v, ctx: ctx, sink: Sink{v.Store, v.dir, name}, need: tarfile.BlockSize, data: map[int][]byte{}, parts: map[string][]byte{}}
-	return w, w.sink.Remove(ctx) // what a killed run has left
+	if v.otherLetter(name) {
+		return w, w.sink.Remove(ctx) // what a killed run has left: the other letter has it, too
+	}
+	return w, nil
 }
 
 func (w *archiveWriter) Can() store.WriterAbilities {

@@ -94,8 +94,11 @@ func TestATarBecomesAnArchive(t *testing.T) {
 	const name = "data00003b.tar"
 	for _, n := range []int{1, 2, 16, 17, 40} {
 		st := &storetest.Container{}
-		st.Put("s/"+name+"/0007."+idOf(99, true).String(), []byte("left"))
 		v, b := leased(t, st), tarOf(t, name, n)
+		if err := write(t.Context(), v, "s/data00003a.tar", tarOf(t, "data00003a.tar", 1)); err != nil {
+			t.Fatal(err)
+		}
+		st.Put("s/"+name+"/0007."+idOf(99, true).String(), []byte("left"))
 		if err := write(t.Context(), v, "s/"+name, b); err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +114,7 @@ func TestATarBecomesAnArchive(t *testing.T) {
 		if err := write(t.Context(), v, "s/"+name, b); err == nil {
 			t.Error("an archive was replaced")
 		}
-		if err := storekit.Remove(t.Context(), v, "s/"+name); err != nil || listed(t, st).Any() {
+		if err := storekit.Remove(t.Context(), v, "s/"+name); err != nil || listed(t, st).Archive(name) != nil {
 			t.Errorf("it is still there: %v", err)
 		}
 	}

@@ -94,11 +94,14 @@ func (l *Listing) Numbers() [][]Tar {
 }
 
 // Next returns the number of the next tar.
-func (l *Listing) Next() int {
-	if len(l.Tars) == 0 {
-		return 0
+func (l *Listing) Next() (n int) {
+	if l.Blobs != nil {
+		n = l.Blobs.Next
 	}
-	return l.Tars[0].Number + 1
+	if len(l.Tars) > 0 {
+		n = max(n, l.Tars[0].Number+1)
+	}
+	return n
 }
 
 // Clashes returns pairs of tars with the same number and letter, with and without the letter in
