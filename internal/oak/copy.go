@@ -273,7 +273,7 @@ func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 			return err
 		}
 	}
-	err := pipe.Each(ctx, pipe.All(a.missing), copiesAtOnce, func(ctx context.Context, i int) error {
+	send := func(ctx context.Context, i int) error {
 		e, number := a.at(i), a.numbers[i]
 		header, b, err := j.segment(ctx, a.from, e)
 		if err != nil {
@@ -284,8 +284,15 @@ func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 		}
 		j.progress(1, int64(e.Len))
 		return nil
-	})
-	if err != nil {
+	}
+	rest := a.missing
+	if len(rest) > 0 { // the first segment is there before others, as Oak writes them
+		if err := send(ctx, rest[0]); err != nil {
+			return err
+		}
+		rest = rest[1:]
+	}
+	if err := pipe.Each(ctx, pipe.All(rest), copiesAtOnce, send); err != nil {
 		return err
 	}
 	binaries, graph, err := j.s.parts(ctx, a.from)
@@ -298,7 +305,10 @@ func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 			rows = cloud.AppendRow(rows, number, a.at(i))
 		}
 	}
-	return sink.Close(ctx, binaries, graph, rows)
+	if err := sink.Parts(ctx, binaries, graph, rows); err != nil {
+		return err
+	}
+	return sink.Close(ctx)
 }
 
 func (j *copyJob) progress(segments, bytes int64) {

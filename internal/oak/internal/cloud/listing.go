@@ -62,6 +62,7 @@ type blob struct {
 	number int32
 	known  bool // its generation
 	unseen bool // it was listed with metadata that do not match it
+	begun  bool // a first segment, of an archive that counts when it is closed
 	sure   bool // its writer had a proof of it, or was Oak
 }
 
@@ -109,6 +110,7 @@ func (l *Listing) Add(name string, size int64, headers map[string]string) (taken
 		b := blob{Entry: tarfile.Entry{ID: id, Len: int(size)}, number: int32(number)}
 		b.Generation, b.known = parseMetadata(headers, number, id)
 		b.sure = headers != nil && headers[storekit.MetaHeader+strings.ToLower(metaUnproven)] == ""
+		b.begun = headers[storekit.MetaHeader+strings.ToLower(metaPending)] != ""
 		if b.unseen = !b.known && headers != nil; b.unseen {
 			a.Unseen++
 		}
@@ -119,14 +121,14 @@ func (l *Listing) Add(name string, size int64, headers map[string]string) (taken
 }
 
 // Settle ends a listing and returns its archives. An archive without a first segment does not
-// count, as in Oak.
+// count, as in Oak, nor one that this program has begun to write or to remove.
 func (l *Listing) Settle() (all []*Archive) {
 	slices.SortFunc(l.Parts, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 	for name, a := range l.archives {
 		number, _, _ := tarfile.ParseName(name)
 		l.Next = max(l.Next, number+1)
 		a.settle()
-		if len(a.segments) == 0 || a.segments[0].number != 0 || a.deleted {
+		if len(a.segments) == 0 || a.segments[0].number != 0 || a.deleted || a.segments[0].begun && !a.Closed {
 			delete(l.archives, name)
 			continue
 		}

@@ -58,6 +58,7 @@ const (
 	metaFull       = "fullGeneration"
 	metaCompacted  = "compacted"
 	metaUnproven   = "holdallUnproven" // nothing proved the segment when it was written; not of Oak
+	metaPending    = "holdallPending"  // of a first segment: without its end, the archive does not count; not of Oak
 
 	typeSegment = "segment"
 )

@@ -32,22 +32,28 @@ func (s Sink) Segment(ctx context.Context, number int, e tarfile.Entry, b []byte
 	return put(ctx, s.Store, s.path(BlobName(number, e.ID)), b, Metadata(number, e, proven))
 }
 
-// Close writes the other parts of an archive, after its segments. Where listings have no metadata,
-// rows are the index; see [AppendRow].
-func (s Sink) Close(ctx context.Context, binaries, graph, rows []byte) error {
-	for _, p := range [...]struct {
-		base string
-		b    []byte
-	}{{s.Name + Binaries, binaries}, {s.Name + Graph, graph}, {s.Name + Index, rows}, {Closed, nil}} {
-		if p.base == s.Name+Index && len(rows) == 0 {
-			continue
-		}
-		if err := put(ctx, s.Store, s.path(p.base), p.b, nil); err != nil {
-			return err
-		}
-	}
-	return nil
+// begin writes the first segment so that the archive does not count until it is closed.
+func (s Sink) begin(ctx context.Context, e tarfile.Entry, b []byte, proven bool) error {
+	m := Metadata(0, e, proven)
+	m[storekit.MetaHeader+metaPending] = "true"
+	return put(ctx, s.Store, s.path(BlobName(0, e.ID)), b, m)
 }
+
+// Parts writes what follows the segments of an archive. Where listings have no metadata, rows are the
+// index; see [AppendRow].
+func (s Sink) Parts(ctx context.Context, binaries, graph, rows []byte) error {
+	err := put(ctx, s.Store, s.path(s.Name+Binaries), binaries, nil)
+	if err == nil {
+		err = put(ctx, s.Store, s.path(s.Name+Graph), graph, nil)
+	}
+	if err == nil && len(rows) > 0 {
+		err = put(ctx, s.Store, s.path(s.Name+Index), rows, nil)
+	}
+	return err
+}
+
+// Close ends an archive that has everything else.
+func (s Sink) Close(ctx context.Context) error { return put(ctx, s.Store, s.path(Closed), nil, nil) }
 
 func put(ctx context.Context, st store.Store, name string, b []byte, headers map[string]string) error {
 	w, err := storekit.CreateAs(ctx, st, name, store.Wishes{Headers: headers})
@@ -62,21 +68,37 @@ func put(ctx context.Context, st store.Store, name string, b []byte, headers map
 	return err
 }
 
-// Remove removes what there is of an archive: its first segment at first, because Oak and a Listing
-// ignore an archive that has none.
-func (s Sink) Remove(ctx context.Context) error {
-	var first, others []string
-	for info, err := range storekit.List(ctx, s.Store, s.path("")) {
-		if err != nil {
+// Remove removes what there is of an archive. Its first segment is removed last: tools of Oak that only
+// read wait forever to remove an archive that has other blobs and no first segment. a is the archive if
+// it counts; then it does not when its end is removed, before everything else.
+func (s Sink) Remove(ctx context.Context, a *Archive) error {
+	if a != nil && len(a.segments) > 0 {
+		e := a.segments[0]
+		b := make([]byte, e.Len)
+		err := readAt(ctx, s.Store, s.path(BlobName(0, e.ID)), b, 0)
+		if err == nil {
+			err = s.begin(ctx, e.Entry, b, e.sure)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if number, _, ok := ParseBlobName(strings.TrimPrefix(info.Name, s.path(""))); ok && number == 0 {
+	}
+	var end, others, first []string
+	for info, err := range storekit.List(ctx, s.Store, s.path("")) {
+		base := strings.TrimPrefix(info.Name, s.path(""))
+		number, _, ok := ParseBlobName(base)
+		switch {
+		case err != nil:
+			return err
+		case base == Closed:
+			end = append(end, info.Name)
+		case ok && number == 0:
 			first = append(first, info.Name)
-		} else {
+		default:
 			others = append(others, info.Name)
 		}
 	}
-	for _, some := range [...][]string{first, others} {
+	for _, some := range [...][]string{end, others, first} {
 		err := pipe.Each(ctx, pipe.All(some), atOnce, func(ctx context.Context, name string) error {
 			if err := storekit.Remove(ctx, s.Store, name); !errors.Is(err, fs.ErrNotExist) {
 				return err
@@ -90,8 +112,8 @@ func (s Sink) Remove(ctx context.Context) error {
 	return nil
 }
 
-// archiveWriter makes an archive of a tar that is written to it. The first segment is written last,
-// by Commit: before that, Oak and a Listing ignore the archive.
+// archiveWriter makes an archive of a tar that is written to it. Its end is written last, by Commit:
+// before that, a Listing ignores the archive, and for Oak it is one whose writer was killed.
 //
 // Nothing would show that a segment in a blob is not what its tar says. So a segment that does not
 // match the checksum in its name is an error.
@@ -121,7 +143,7 @@ func (v *view) createArchive(ctx context.Context, name string) (store.Writer, er
 	}
 	w := &archiveWriter{v: v, ctx: ctx, sink: Sink{v.Store, v.dir, name}, need: tarfile.BlockSize, data: map[int][]byte{}, parts: map[string][]byte{}}
 	if v.otherLetter(name) {
-		return w, w.sink.Remove(ctx) // what a killed run has left: the other letter has it, too
+		return w, w.sink.Remove(ctx, nil) // what a killed run has left: the other letter has it, too
 	}
 	return w, nil
 }
@@ -192,9 +214,10 @@ func (w *archiveWriter) segment(n tarfile.EntryName, b []byte) error {
 		e.Generation, _ = segment.GenerationOf(b)
 	}
 	w.entries, w.proven, w.data[number] = append(w.entries, e), append(w.proven, n.HasCRC), b
-	if number > 0 {
-		w.numbers = append(w.numbers, number)
+	if number == 0 { // before the others, as Oak writes them
+		return w.sink.begin(w.ctx, e, b, n.HasCRC)
 	}
+	w.numbers = append(w.numbers, number)
 	if len(w.numbers) == atOnce {
 		return w.send(w.ctx)
 	}
@@ -202,7 +225,9 @@ func (w *archiveWriter) segment(n tarfile.EntryName, b []byte) error {
 }
 
 func (w *archiveWriter) send(ctx context.Context) error {
-	err := pipe.Each(ctx, pipe.All(w.numbers), atOnce, func(ctx context.Context, n int) error { return w.put(ctx, n) })
+	err := pipe.Each(ctx, pipe.All(w.numbers), atOnce, func(ctx context.Context, n int) error {
+		return w.sink.Segment(ctx, n, w.entries[n], w.data[n], w.proven[n])
+	})
 	for _, n := range w.numbers {
 		delete(w.data, n)
 	}
@@ -210,11 +235,7 @@ func (w *archiveWriter) send(ctx context.Context) error {
 	return err
 }
 
-func (w *archiveWriter) put(ctx context.Context, n int) error {
-	return w.sink.Segment(ctx, n, w.entries[n], w.data[n], w.proven[n])
-}
-
-// finish sends everything but the first segment.
+// finish sends everything but the end.
 func (w *archiveWriter) finish(ctx context.Context) (store.Info, error) {
 	info := store.Info{Name: w.sink.Dir + w.sink.Name}
 	if w.err != nil || w.finished {
@@ -240,7 +261,7 @@ func (w *archiveWriter) finish(ctx context.Context) (store.Info, error) {
 	}
 	err := w.send(ctx)
 	if err == nil {
-		err = w.sink.Close(ctx, w.parts[Binaries], w.parts[Graph], nil)
+		err = w.sink.Parts(ctx, w.parts[Binaries], w.parts[Graph], nil)
 	}
 	return info, w.fail(err)
 }
@@ -251,7 +272,10 @@ func (w *archiveWriter) Commit(ctx context.Context) (store.Info, error) {
 		err = fs.ErrClosed
 	}
 	if err == nil {
-		err = w.fail(w.put(ctx, 0))
+		err = w.fail(w.sink.Close(ctx))
+	}
+	if err == nil { // from now on the archive counts, even if its end is lost
+		err = w.fail(w.sink.Segment(ctx, 0, w.entries[0], w.data[0], w.proven[0]))
 	}
 	if err != nil {
 		return info, err
@@ -280,10 +304,10 @@ func (w *archiveWriter) Abort() error {
 	}
 	w.done = true
 	_ = w.fail(fs.ErrClosed)
-	if len(w.entries) <= atOnce && !w.finished {
+	if len(w.entries) == 0 {
 		return nil
 	}
-	return w.sink.Remove(context.WithoutCancel(w.ctx))
+	return w.sink.Remove(context.WithoutCancel(w.ctx), nil)
 }
 
 // A Log is a journal in parts.
@@ -426,7 +450,7 @@ func (v *view) remove(ctx context.Context, name string) error {
 	if !below || v.archive(base) == nil {
 		return storekit.Remove(ctx, v.Store, name)
 	}
-	err := Sink{v.Store, v.dir, base}.Remove(ctx)
+	err := Sink{v.Store, v.dir, base}.Remove(ctx, v.archive(base))
 	if err == nil {
 		v.set(base, nil)
 	}
