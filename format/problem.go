@@ -126,6 +126,8 @@ type Plan struct {
 	Build    func(ctx context.Context, st store.Store, name string, inPlace bool) error
 	Replaces []string
 	Drops    []string
+	// Place, if not nil, is [Format.Place] for Build.
+	Place func(ctx context.Context, st store.Store, name string) (place store.Store, release func() error, err error)
 	// KeepsBackup means that Build in place keeps a copy of what it replaces, under the names
 	// that the format's own tool uses.
 	KeepsBackup bool

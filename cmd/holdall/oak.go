@@ -266,23 +266,28 @@ func (a *app) notes(list []string) {
 	}
 }
 
-// lockStore takes the lock that keeps Oak from writing the segment store. A
-// store that is not on a disk, and anything that is not a segment store, has
-// no lock.
-func (a *app) lockStore(st store.Store, name string) (unlock func(), err error) {
+// lockStore takes the lock that keeps Oak from writing the segment store, and
+// returns the store as it is changed under the lock. Anything that is not a
+// segment store, on a disk or in Azure, has no lock.
+func (a *app) lockStore(ctx context.Context, st store.Store, name string) (locked store.Store, unlock func() error, err error) {
 	l, ok := st.(*local.Store)
 	if !ok {
-		return func() {}, nil
+		return oak.Lock(ctx, st, name)
 	}
+	none := func() error { return nil }
 	dir := filepath.FromSlash(l.Address(name))
 	if _, _, ok := oak.IsTar(filepath.Base(dir)); ok {
 		dir = filepath.Dir(dir)
 	}
 	files, err := os.ReadDir(dir)
 	if err != nil || !slices.ContainsFunc(files, func(f os.DirEntry) bool { _, _, ok := oak.IsTar(f.Name()); return ok }) {
-		return func() {}, nil // opening it later returns the error
+		return st, none, nil // opening it later returns the error
 	}
-	return lockRepository(dir)
+	free, err := lockRepository(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	return st, func() error { free(); return nil }, nil
 }
 
 // writeGraph writes a graph in the language of Graphviz. Data segments are

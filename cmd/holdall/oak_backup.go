@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -58,17 +59,17 @@ backup'.`,
 	return cmd
 }
 
-func (a *app) copyNew(ctx context.Context, from, to string, o oak.BackupOptions) error {
+func (a *app) copyNew(ctx context.Context, from, to string, o oak.BackupOptions) (err error) {
 	st, name, err := a.locate(ctx, to)
 	if err != nil {
 		return err
 	}
 	st = a.dry(st, false)
-	unlock, err := a.lockStore(st, name) // not in a dry run
+	st, unlock, err := a.lockStore(ctx, st, name) // not in a dry run
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer func() { err = errors.Join(err, unlock()) }()
 	m := &holdall.Meter{}
 	o.Progress, o.DryRun = m.Add, a.dryRun
 	var c oak.BackedUp

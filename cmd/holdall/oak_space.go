@@ -68,7 +68,7 @@ func (a *app) oakCompact(ctx context.Context, address, out string, o oak.Compact
 		if out == "" { // a dry run: nothing is in the way of a store that has no name
 			return write(ctx, outStore, outName, false)
 		}
-		return repairs.Apply(ctx, nil, "", format.Plan{Build: write}, outStore, outName)
+		return repairs.Apply(ctx, nil, "", format.Plan{Build: write, Place: oak.Format.Place}, outStore, outName)
 	})
 	if err != nil {
 		return err

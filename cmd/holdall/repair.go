@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -120,17 +121,18 @@ func (a *app) repairWith(ctx context.Context, address, out string, inPlace bool,
 
 // locked finds an archive and calls do. For a repair in place, it holds the
 // archive's lock meanwhile, so that no other program can change it.
-func (a *app) locked(ctx context.Context, address string, inPlace bool, do func(st store.Store, name string) error) error {
+func (a *app) locked(ctx context.Context, address string, inPlace bool, do func(st store.Store, name string) error) (err error) {
 	st, name, err := a.locate(ctx, address)
 	if err != nil {
 		return err
 	}
 	if inPlace {
-		unlock, err := a.lockStore(st, name)
-		if err != nil {
-			return err
+		locked, unlock, refused := a.lockStore(ctx, st, name)
+		if refused != nil {
+			return refused
 		}
-		defer unlock()
+		defer func() { err = errors.Join(err, unlock()) }()
+		st = locked
 	}
 	return do(st, name)
 }

@@ -1,7 +1,6 @@
 package oak
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -56,7 +55,12 @@ type BackedUp struct {
 // Garbage that was removed from the store after a compaction is removed from the backup too.
 func (s *Store) Backup(ctx context.Context, to store.Store, name string, o BackupOptions) (BackedUp, error) {
 	c := &copying{s: s, o: o, st: to, said: BackedUp{Files: []string{}, Aside: []string{}, Notes: []string{}}}
-	err := c.run(ctx, name)
+	st, release, err := place(ctx, to, name)
+	if err != nil {
+		return c.said, err
+	}
+	c.st, c.blobs = st, st != to
+	err = errors.Join(c.run(ctx, name), release())
 	if c.d != nil {
 		err = errors.Join(err, c.d.close())
 	}
@@ -73,6 +77,8 @@ type copying struct {
 	all  []segment.ID         // of the store, in the order in which they were written
 	head repo.Head
 	said BackedUp
+
+	blobs bool // of what is written
 }
 
 func (c *copying) run(ctx context.Context, name string) (err error) {
@@ -120,24 +126,15 @@ func (c *copying) run(ctx context.Context, name string) (err error) {
 
 // open opens the other store, if it exists. A store of another origin is an error.
 func (c *copying) open(ctx context.Context, name string) (err error) {
-	if c.list, err = repo.List(ctx, c.st, name); err != nil {
+	c.list.Dir = repo.Dir(name)
+	if c.d, err = other(ctx, c.st, name, format.Limits{}); err != nil || c.d == nil {
 		return err
 	}
-	defer c.list.Release()
-	if c.list.Guessed {
+	switch c.list = c.d.list; {
+	case c.list.Guessed:
 		return fmt.Errorf("oak: %s: cannot copy to a place that cannot be listed: %w", name, errors.ErrUnsupported)
-	}
-	if c.list.Blobs != nil {
+	case c.list.Blobs != nil && !c.blobs && !c.o.DryRun:
 		return fmt.Errorf("oak: %s: %w", name, errBlobs)
-	}
-	if len(c.list.Tars) == 0 && c.list.Journal == nil && c.list.Manifest == nil {
-		if len(c.list.Others)+len(c.list.Ignored) > 0 {
-			return refuse("%s has files that do not belong to a segment store: use an empty or a new folder", name)
-		}
-		return nil
-	}
-	if c.d, err = openRepository(ctx, c.st, name, format.OpenOptions{}); err != nil {
-		return err
 	}
 	c.bad = map[*segmentTar]bool{}
 	related := len(c.d.tars) == 0 || c.o.Restore
@@ -245,11 +242,7 @@ func (c *copying) misplaced(ctx context.Context, log []byte) (wrong bool, err er
 // segments copies the missing segments in the order in which they were written, so that each
 // comes after the segments that it refers to.
 func (c *copying) segments(ctx context.Context) (err error) {
-	next := 0
-	for _, t := range c.list.Tars {
-		next = max(next, t.Number+1)
-	}
-	w := newstore.New(c.st, c.list.Dir, newstore.Options{First: next})
+	w := newstore.New(c.st, c.list.Dir, newstore.Options{First: c.list.Next()})
 	defer func() { err = errors.Join(err, w.Abort()) }()
 	for _, id := range c.all {
 		if c.has(id) {
@@ -276,15 +269,7 @@ func (c *copying) segments(ctx context.Context) (err error) {
 
 // read reads an intact segment, and what its tar records about it.
 func (c *copying) read(ctx context.Context, id segment.ID) (f segment.Finished, err error) {
-	f.ID = id
-	err = c.s.r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) (err error) {
-		f.Data, err = t.read(ctx, e, nil, false)
-		f.Generation = e.Generation
-		return err
-	})
-	if !id.IsData() {
-		f.Generation = tarfile.Generation{} // the index before Oak 1.8 has another one
-	}
+	f, err = (&mover{r: c.s.r}).read(ctx, id)
 	if err != nil || !id.IsData() {
 		return f, c.s.r.corrupt(err, id.String())
 	}
@@ -341,14 +326,9 @@ func (c *copying) journal(ctx context.Context) error {
 	}
 	c.said.Revisions = len(lines)
 	write := func() error {
-		info, err := storekit.Write(ctx, c.st, c.list.Path(repo.Journal), func(out store.Writer) error {
-			w := bufio.NewWriterSize(out, 64<<10)
-			for _, e := range slices.Backward(lines) {
-				w.Write(repo.AppendLine(w.AvailableBuffer(), e.Revision, max(e.Millis, 0)))
-			}
-			return w.Flush() // returns earlier errors too
-		})
-		c.wrote(repo.Journal, info.Size)
+		slices.Reverse(lines)
+		size, err := repo.WriteJournal(ctx, c.st, c.list.Path(repo.Journal), slices.Values(lines))
+		c.wrote(repo.Journal, size)
 		return err
 	}
 	if c.d == nil || !c.o.Restore {

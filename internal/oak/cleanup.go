@@ -220,10 +220,13 @@ func (c *Cleanup) Apply(ctx context.Context) error {
 	return nil
 }
 
+// maxLog is the size of the longest gc.log that is rewritten.
+const maxLog = 64 << 20
+
 // log removes lines from gc.log that do not match the tars that remain.
 func (c *Cleanup) log(ctx context.Context) error {
 	r := c.s.r
-	old, err := r.gcLog(ctx)
+	old, err := r.wholeFile(ctx, repo.GCLog, maxLog)
 	if err != nil {
 		return err
 	}

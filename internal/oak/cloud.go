@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/cloud"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // openTar opens a tar, or an archive of blobs. name is its name in the folder, and called the name
@@ -26,14 +28,66 @@ func (r *repository) openTar(ctx context.Context, obj store.Object, name, called
 }
 
 // errBlobs means that a store of blobs cannot be changed in place.
-var errBlobs = fmt.Errorf("a store with one blob per segment cannot be changed in place: 'holdall oak copy' copies it to tars: %w", errors.ErrUnsupported)
+var errBlobs = fmt.Errorf("a store with one blob per segment can be changed only in Azure, where it has a lock: 'holdall oak copy' copies it to tars: %w", errors.ErrUnsupported)
 
 // Fixed returns why the store cannot be changed in place, or nil if it can.
 func (s *Store) Fixed() error {
-	if s.r.list.Blobs != nil {
+	if s.r.list.Blobs != nil && s.r.st.Can().Create == nil {
 		return errBlobs
 	}
 	return nil
+}
+
+func unlocked() error { return nil }
+
+// Lock takes Oak's lock of a store in the cloud, and returns st as it is changed under the lock.
+// Whatever is not such a store has no lock here, and is returned as it is.
+func Lock(ctx context.Context, st store.Store, name string) (locked store.Store, unlock func() error, err error) {
+	if !cloud.Keeps(st) {
+		return st, unlocked, nil
+	}
+	l := repo.Listing{Dir: repo.Dir(name)}
+	const enough = 1000 // names of blobs are among the first
+	n := 0
+	for info, err := range storekit.List(ctx, st, l.Path("")) {
+		if n++; err != nil || n > enough {
+			return st, unlocked, err
+		}
+		if isBlob(strings.TrimPrefix(info.Name, l.Path(""))) {
+			return lease(ctx, st, l.Path(""))
+		}
+	}
+	return st, unlocked, nil
+}
+
+func lease(ctx context.Context, st store.Store, dir string) (store.Store, func() error, error) {
+	leased, release, err := cloud.Lease(ctx, st, dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	return leased, release, nil
+}
+
+// place returns where tars and files of the store in a folder are written: st itself, or where Oak
+// keeps segments in blobs, a view that makes blobs of them under Oak's lock. A store that has tars
+// there stays one of tars, which Oak does not open.
+func place(ctx context.Context, st store.Store, name string) (_ store.Store, release func() error, err error) {
+	if _, leased := st.(*cloud.Leased); !leased && !cloud.Keeps(st) {
+		return st, unlocked, nil
+	}
+	dir := repo.Listing{Dir: repo.Dir(name)}
+	leased, release, err := lease(ctx, st, dir.Path(""))
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := repo.List(ctx, leased, dir.Dir)
+	if err != nil || len(l.Tars) > 0 && l.Blobs == nil {
+		return st, unlocked, errors.Join(err, release())
+	}
+	if l.Blobs == nil {
+		l.Blobs = &cloud.Listing{}
+	}
+	return cloud.View(leased, dir.Path(""), l.Blobs), release, nil
 }
 
 // complete adds what reading nodes does not need: the generations of segments that are listed

@@ -65,7 +65,7 @@ func (s *Store) Compact(ctx context.Context, to store.Store, name string, o Comp
 	}
 	w := newstore.New(to, name, newstore.Options{})
 	defer w.Abort()
-	job := &compaction{s: s, o: o, w: w, source: &parsed{r: s.r}, copied: make([]tarfile.Bits, len(s.r.tars))}
+	job := &compaction{s: s, o: o, from: &mover{r: s.r}, w: w, copied: make([]tarfile.Bits, len(s.r.tars))}
 	journal, err := job.run(ctx, revisions)
 	if err != nil {
 		return c, err
@@ -99,7 +99,7 @@ func (s *Store) revisionsBefore(ctx context.Context, head repo.Entry, most int) 
 type compaction struct {
 	s      *Store
 	o      CompactOptions
-	source *parsed
+	from   *mover
 	w      *newstore.Writer
 	copier *compact.Copier
 	copied []tarfile.Bits // a bit for each segment of each tar
@@ -120,8 +120,8 @@ func (j *compaction) run(ctx context.Context, revisions []repo.Entry) (journal [
 
 func (j *compaction) copy(ctx context.Context, revisions []repo.Entry) (journal []repo.Entry, err error) {
 	b := segment.NewBuilder(segment.BuilderOptions{Thrifty: true, Millis: func() int64 { return time.Now().UnixMilli() }},
-		func(_ context.Context, f segment.Finished) error { return j.tell(f) })
-	j.copier = compact.New(segment.NewReader(j.source), b, j.bulk, compact.Options{Depth: treeDepth, Progress: j.o.Progress})
+		func(_ context.Context, f segment.Finished) error { return j.tell(j.from.made(f)) })
+	j.copier = compact.New(segment.NewReader(j.from.parsed()), b, j.bulk, compact.Options{Depth: treeDepth, Progress: j.o.Progress})
 	for _, e := range revisions {
 		id := e.Revision
 		if j.o.NoCheckpoints {
@@ -156,9 +156,9 @@ func (j *compaction) bulk(ctx context.Context, id segment.ID) error {
 		j.copied[i].Set(n)
 		break
 	}
-	b, err := j.source.read(ctx, id)
+	f, err := j.from.read(ctx, id)
 	if err != nil {
 		return err
 	}
-	return j.tell(segment.Finished{ID: id, Data: b.Bytes()})
+	return j.tell(f)
 }

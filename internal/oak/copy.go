@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
-	"strings"
 	"sync"
 
-	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/cloud"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
@@ -62,18 +60,13 @@ func (s *Store) Copy(ctx context.Context, to store.Store, name string, o CopyOpt
 	if err != nil {
 		return nil, err
 	}
-	if lease := to.Can().Lease; lease != nil && !o.DryRun {
-		held, release, refused := lease(ctx, j.dir.Path(repo.Lock))
+	if !o.DryRun {
+		at, release, refused := place(ctx, to, name)
 		if refused != nil {
 			return nil, refused
 		}
-		defer func() {
-			if lost := context.Cause(held); lost != nil {
-				err = errors.Join(lost, err)
-			}
-			err = errors.Join(err, release())
-		}()
-		ctx = held
+		defer func() { err = errors.Join(err, release()) }()
+		j.to, j.placed = at, at != to
 	}
 	if err := j.open(ctx); err != nil {
 		return nil, err
@@ -103,6 +96,7 @@ type copyJob struct {
 
 	dir      repo.Listing // of the folder, for names in it
 	tars     bool         // copy to tars, not blobs
+	placed   bool         // to makes blobs and parts of the journal by itself
 	there    *repository  // the store in the folder; nil if there is none
 	head     repo.Head
 	archives []*copiedArchive
@@ -123,14 +117,6 @@ type copiedArchive struct {
 }
 
 func (a *copiedArchive) at(i int) tarfile.Entry { return plain(a.from.At(int(a.order[i]))) }
-
-// plain returns an entry as Oak writes it since 1.8: only data segments have a generation.
-func plain(e tarfile.Entry) tarfile.Entry {
-	if !e.ID.IsData() {
-		e.Generation = tarfile.Generation{}
-	}
-	return e
-}
 
 func (s *Store) copyJob(ctx context.Context, to store.Store, name string, o CopyOptions) (*copyJob, error) {
 	if s.r.single {
@@ -165,28 +151,10 @@ func (s *Store) copyJob(ctx context.Context, to store.Store, name string, o Copy
 	return j, nil
 }
 
-func (j *copyJob) open(ctx context.Context) error {
-	r, err := openSegments(ctx, j.to, j.dir.Dir, format.OpenOptions{Limits: j.s.r.limits})
-	if err == nil {
-		j.there = r
-		if err = r.complete(ctx); err == nil && len(r.tars) > 0 && j.tars == (r.list.Blobs != nil) {
-			err = refuse("%s: exists in the other form: tars and blobs cannot be mixed", storekit.AddressOf(j.to, j.dir.Dir))
-		}
-		if err != nil {
-			err = errors.Join(err, j.close())
-		}
-		return err
-	}
-	c, corrupt := errors.AsType[*format.CorruptError](err)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case !corrupt || c.Class != notAStore:
-		return err
-	}
-	l, err := repo.List(ctx, j.to, j.dir.Dir)
-	if err == nil && slices.ContainsFunc(l.Others, func(f repo.File) bool { return !strings.HasPrefix(f.Name, ".") }) {
-		err = refuse("%s: exists, but is not a segment store", storekit.AddressOf(j.to, j.dir.Dir))
+func (j *copyJob) open(ctx context.Context) (err error) {
+	j.there, err = other(ctx, j.to, j.dir.Dir, j.s.r.limits)
+	if r := j.there; r != nil && len(r.tars) > 0 && j.tars == (r.list.Blobs != nil) {
+		err = errors.Join(refuse("%s: exists in the other form: tars and blobs cannot be mixed", storekit.AddressOf(j.to, j.dir.Dir)), j.close())
 	}
 	return err
 }
@@ -299,60 +267,48 @@ func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 	case j.tars:
 		return j.tar(ctx, a)
 	}
-	dir := j.dir.Path(a.from.Name) + "/"
+	sink := cloud.Sink{Store: j.to, Dir: j.dir.Path(""), Name: a.from.Name}
 	if a.there != nil && a.there.blobs.Closed {
-		if err := storekit.Remove(ctx, j.to, dir+cloud.Closed); err != nil {
+		if err := storekit.Remove(ctx, j.to, j.dir.Path(a.from.Name)+"/"+cloud.Closed); err != nil {
 			return err
 		}
 	}
-	err := pipe.Each(ctx, pipe.All(a.missing), copiesAtOnce, func(ctx context.Context, i int) error {
+	send := func(ctx context.Context, i int) error {
 		e, number := a.at(i), a.numbers[i]
-		_, b, err := j.segment(ctx, a.from, e)
+		header, b, err := j.segment(ctx, a.from, e)
 		if err != nil {
 			return err
 		}
-		if err := j.put(ctx, dir+cloud.BlobName(number, e.ID), b, cloud.Metadata(number, e)); err != nil {
+		if err := sink.Segment(ctx, number, e, b, tarfile.Proves(e.ID, header, b)); err != nil {
 			return err
 		}
 		j.progress(1, int64(e.Len))
 		return nil
-	})
-	if err != nil {
+	}
+	rest := a.missing
+	if len(rest) > 0 { // the first segment is there before others, as Oak writes them
+		if err := send(ctx, rest[0]); err != nil {
+			return err
+		}
+		rest = rest[1:]
+	}
+	if err := pipe.Each(ctx, pipe.All(rest), copiesAtOnce, send); err != nil {
 		return err
 	}
 	binaries, graph, err := j.s.parts(ctx, a.from)
 	if err != nil {
 		return err
 	}
-	if err := j.put(ctx, dir+a.from.Name+cloud.Binaries, binaries, nil); err != nil {
-		return err
-	}
-	if err := j.put(ctx, dir+a.from.Name+cloud.Graph, graph, nil); err != nil {
-		return err
-	}
+	var rows []byte
 	if j.to.Can().ListHeaders == nil { // only the index has the generations
-		var rows []byte
 		for i, number := range a.numbers {
 			rows = cloud.AppendRow(rows, number, a.at(i))
 		}
-		if err := j.put(ctx, dir+a.from.Name+cloud.Index, rows, nil); err != nil {
-			return err
-		}
 	}
-	return j.put(ctx, dir+cloud.Closed, nil, nil)
-}
-
-func (j *copyJob) put(ctx context.Context, name string, b []byte, headers map[string]string) error {
-	w, err := storekit.CreateAs(ctx, j.to, name, store.Wishes{Headers: headers})
-	if err != nil {
+	if err := sink.Parts(ctx, binaries, graph, rows); err != nil {
 		return err
 	}
-	defer w.Abort()
-	if _, err := w.Write(b); err != nil {
-		return err
-	}
-	_, err = w.Commit(ctx)
-	return err
+	return sink.Close(ctx)
 }
 
 func (j *copyJob) progress(segments, bytes int64) {
@@ -380,7 +336,7 @@ func (j *copyJob) tar(ctx context.Context, a *copiedArchive) error {
 				if p.err != nil {
 					return p.err
 				}
-				err := w.Keep(p.header, p.ID, p.Generation, p.b, nil, nil)
+				err := w.Move(p.header, p.ID, p.Generation, p.b, nil, nil)
 				j.progress(1, int64(p.Len))
 				p.header, p.b = nil, nil
 				return err
@@ -397,15 +353,11 @@ func (j *copyJob) tar(ctx context.Context, a *copiedArchive) error {
 	return err
 }
 
-// segment reads a segment to be copied. A damaged segment is an error, because nothing would show
-// the damage of a blob. If segments are not to be compared, a tar gets it with its header: a new
-// one would make damage look intact.
+// segment reads a segment to be copied, with its header. A damaged segment is an error, because
+// nothing would show the damage of a blob. If segments are not to be compared, a tar gets it.
 func (j *copyJob) segment(ctx context.Context, t *segmentTar, e tarfile.Entry) (header, b []byte, err error) {
 	s, trusting := j.s, j.s.r.trusting && j.tars
-	header, b, err = t.readBoth(ctx, e, nil, true, trusting)
-	if t.blobs != nil || err == nil && tarfile.Proves(e.ID, header, b) {
-		header = nil
-	}
+	header, b, err = t.readMoved(ctx, e, trusting)
 	if err == nil && e.ID.IsData() && !trusting {
 		if _, ok := segment.ParseHead(b); !ok {
 			err = &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: "it does not begin like a data segment"}
@@ -461,49 +413,37 @@ func (s *Store) parts(ctx context.Context, t *segmentTar) (binaries, graph []byt
 	return binaries, graph, nil
 }
 
-// files reads a file beside the archives from both stores, and reports whether both have the same
-// content. In a manifest only the version is compared, because Java writes the time into it.
-func (j *copyJob) files(ctx context.Context, name string) (b, old []byte, same bool, err error) {
+// files reads a file beside the archives, and reports whether it is the same in both stores. Of a
+// manifest only the version counts, because Java writes the time into it, and of a gc.log in the cloud
+// the last line, because lines are only added there.
+func (j *copyJob) files(ctx context.Context, name string) (b []byte, same bool, err error) {
 	if name == repo.GCLog {
 		b, err = j.s.gcLog(ctx)
 	} else {
 		b, err = j.s.r.wholeFile(ctx, name, maxLog)
 	}
-	if err != nil || b == nil {
-		return nil, nil, true, err
+	if err != nil || b == nil || j.there == nil {
+		return b, b == nil, err
 	}
-	if j.there != nil {
-		old, err = j.there.wholeFile(ctx, name, maxLog)
+	old, err := j.there.wholeFile(ctx, name, maxLog)
+	if err != nil {
+		return b, false, err
 	}
-	if err != nil || old == nil {
-		return b, nil, false, err
-	}
-	if name == repo.Manifest {
+	same = bytes.Equal(b, old)
+	if old != nil && name == repo.Manifest {
 		x, err := j.s.r.manifest(ctx)
 		y, err2 := j.there.manifest(ctx)
-		if err == nil && err2 == nil && x.Version == y.Version {
-			return b, old, true, nil
-		}
+		same = same || err == nil && err2 == nil && x.Version == y.Version
 	}
-	return b, old, bytes.Equal(b, old), nil
+	return b, same || name == repo.GCLog && !j.tars && lastLine(b) == lastLine(old), nil
 }
 
 func (j *copyJob) file(ctx context.Context, name string) error {
-	b, old, same, err := j.files(ctx, name)
+	b, same, err := j.files(ctx, name)
 	if err != nil || same {
 		return err
 	}
-	add := j.to.Can().Append
-	if add == nil || name == repo.Manifest {
-		return j.put(ctx, j.dir.Path(name), b, nil)
-	}
-	if !bytes.HasPrefix(b, old) {
-		if err := storekit.Remove(ctx, j.to, j.dir.Path(name)); err != nil {
-			return err
-		}
-		old = nil
-	}
-	return add(ctx, j.dir.Path(name), b[len(old):], int64(len(old)))
+	return kit.WriteBytes(ctx, j.to, j.dir.Path(name), b)
 }
 
 // planJournal finds the lines to add.
@@ -543,53 +483,16 @@ func lastLine(b []byte) string {
 	return string(b[bytes.LastIndexByte(b, '\n')+1:])
 }
 
-// partLines is how many lines Oak writes into a part of the journal.
-const partLines = 40_000
-
 func (j *copyJob) writeJournal(ctx context.Context) error {
 	if len(j.added) == 0 {
 		return nil
 	}
+	if j.there != nil && !j.placed && len(j.there.journalParts()) > 0 { // in a bucket
+		l := cloud.Log{Store: j.to, Dir: j.dir.Path(""), Parts: j.there.journalParts()}
+		return l.Append(ctx, j.old, j.added)
+	}
 	if n := len(j.old); n > 0 && j.old[n-1] != '\n' {
-		j.added = append([]byte{'\n'}, j.added...)
+		j.old = append(j.old, '\n')
 	}
-	var parts []cloud.File
-	if j.there != nil {
-		parts = j.there.journalParts()
-	}
-	add := j.to.Can().Append
-	if add == nil && len(parts) == 0 {
-		return j.put(ctx, j.dir.Path(repo.Journal), slices.Concat(j.old, j.added), nil)
-	}
-	// Oak finds the last line of a part that it wrote itself in the part's metadata. So new lines
-	// go to the next part.
-	number, at, lines := 1, int64(0), 0
-	if n := len(parts); n > 0 {
-		last := parts[n-1]
-		number, at = cloud.PartNumber(last.Name), last.Size
-		lines = bytes.Count(j.old[int64(len(j.old))-last.Size:], []byte{'\n'})
-		if last.Marked || add == nil {
-			lines = partLines
-		}
-	}
-	for rest := j.added; len(rest) > 0; {
-		if lines >= partLines {
-			number, at, lines = number+1, 0, 0
-		}
-		n := 0
-		for n < len(rest) && lines < partLines {
-			n += bytes.IndexByte(rest[n:], '\n') + 1
-			lines++
-		}
-		name := j.dir.Path(cloud.JournalPart(number))
-		if add == nil {
-			if err := j.put(ctx, name, rest[:n], nil); err != nil {
-				return err
-			}
-		} else if err := add(ctx, name, rest[:n], at); err != nil {
-			return err
-		}
-		rest, at = rest[n:], at+int64(n)
-	}
-	return nil
+	return kit.WriteBytes(ctx, j.to, j.dir.Path(repo.Journal), slices.Concat(j.old, j.added))
 }

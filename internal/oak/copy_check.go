@@ -83,7 +83,7 @@ func (s *Store) CheckCopy(ctx context.Context, to store.Store, name string, o Co
 	}
 	c.Behind = j.c.Revisions
 	for _, name := range [...]string{repo.Manifest, repo.GCLog} {
-		if _, _, same, err := j.files(ctx, name); err != nil {
+		if _, same, err := j.files(ctx, name); err != nil {
 			return nil, err
 		} else if !same {
 			differ("", "", name+" differs from the source")

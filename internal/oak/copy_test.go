@@ -315,12 +315,12 @@ func TestTheJournalIsCopiedInParts(t *testing.T) {
 	}
 	many := src.Clone()
 	var long []byte
-	for range partLines + 5 {
+	for range cloud.PartLines + 5 {
 		long = append(long, lines[0]...)
 	}
 	many.Put("s/journal.log", append(bytes.Clone(long), bytes.Join(lines[1:], nil)...))
 	copied(t, many, "s", to, "c", CopyOptions{})
-	if got := to.Get("c/journal.log.001"); !bytes.Equal(got, long[:partLines*len(lines[0])]) {
+	if got := to.Get("c/journal.log.001"); !bytes.Equal(got, long[:cloud.PartLines*len(lines[0])]) {
 		t.Errorf("the first part has %d bytes", len(got))
 	}
 	same(t, many, "s", to, "c")
@@ -353,7 +353,7 @@ func TestGenerationsComeFromWhereTheyAre(t *testing.T) {
 	copied(t, src, "s", container, "c", CopyOptions{})
 	for name := range objects(t, bucket) {
 		if strings.HasSuffix(name, cloud.Index) {
-			bucket.Put(name, bucket.Get(name)[:cloud.MostSegments%len(bucket.Get(name))]) // cut somewhere
+			bucket.Put(name, bucket.Get(name)[:tarfile.MostSegments%len(bucket.Get(name))]) // cut somewhere
 		}
 	}
 	same(t, src, "s", bucket, "c")
@@ -477,36 +477,6 @@ func TestWithoutAJournalARevisionIsNamed(t *testing.T) {
 	_, err = opened(t, to, "c").Tree(t.Context(), nil)
 	if c, ok := errors.AsType[*format.CorruptError](err); !ok || c.Class != noHead {
 		t.Errorf("without a revision: %v", err)
-	}
-}
-
-// Changes in place are refused, whatever verb they are of.
-func TestBlobsAreNotChangedInTheirPlace(t *testing.T) {
-	src, to := fixture(t, "unclean-open"), &storetest.Container{}
-	copied(t, src, "s", to, "c", CopyOptions{})
-	_ = to.Remove(t.Context(), "c/data00001a.tar/closed")
-	before := len(objects(t, &to.Mem))
-	plan, err := Format.Repair(t.Context(), to, "c", format.OpenOptions{}, func(format.Problem) {})
-	if err != nil || plan.Build == nil {
-		t.Fatalf("no plan: %v", err)
-	}
-	if err := plan.Build(t.Context(), to, "c", true); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("repaired in its place: %v", err)
-	}
-	if err := opened(t, to, "c").Fixed(); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("fixed: %v", err)
-	}
-	if n := len(objects(t, &to.Mem)); n != before {
-		t.Errorf("%d objects, expected %d", n, before)
-	}
-	// A repair makes tars of it.
-	out := &storetest.Mem{}
-	if err := plan.Build(t.Context(), out, "o", false); err != nil {
-		t.Fatal(err)
-	}
-	want, _ := exported(t, treeOf(t, opened(t, src, "s"), nil), "/", wholeTree)
-	if got, _ := exported(t, treeOf(t, opened(t, out, "o"), nil), "/", wholeTree); !bytes.Equal(got, want) {
-		t.Error("the repaired store has another content")
 	}
 }
 

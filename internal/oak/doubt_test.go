@@ -2,12 +2,17 @@ package oak
 
 import (
 	"bytes"
+	"context"
+	"crypto/md5"
 	"errors"
+	"path"
 	"strings"
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/cloud"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
@@ -135,5 +140,169 @@ func TestWhatIsDoubtfulNeverBecomesCertain(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// TestNothingProvesWhatComesOfBlobs moves segments out of blobs, which have no checksums, by each verb
+// that does: no checksum then says that they are what was written.
+func TestNothingProvesWhatComesOfBlobs(t *testing.T) {
+	blobs := &storetest.Container{}
+	copied(t, fixture(t, "checkpoints"), "s", blobs, "s", CopyOptions{})
+	want, before := superTree(t, blobs), 0
+	for verb, do := range map[string]func(s *Store, to store.Store) error{
+		"copy": func(s *Store, to store.Store) error {
+			_, err := s.Copy(t.Context(), to, "s", CopyOptions{})
+			return err
+		},
+		"backup": func(s *Store, to store.Store) error {
+			_, err := s.Backup(t.Context(), to, "s", BackupOptions{})
+			return err
+		},
+		"compact": func(s *Store, to store.Store) error {
+			_, err := s.Compact(t.Context(), to, "s", CompactOptions{})
+			return err
+		},
+		"replace": func(s *Store, to store.Store) error {
+			empty := fixture(t, "empty-store")
+			for name, b := range objects(t, empty) {
+				if err := storetest.Put(t.Context(), to, name, b); err != nil {
+					return err
+				}
+			}
+			return onStore(t.Context(), to, func(d *Store) error {
+				for _, tar := range d.r.tars {
+					before += tar.Len()
+				}
+				tree, err := s.Tree(t.Context(), nil)
+				if err == nil {
+					_, err = d.Replace(t.Context(), "/", Donor{Tree: tree}, ReplaceOptions{})
+				}
+				return err
+			})
+		},
+		"repair": func(_ *Store, to store.Store) error {
+			out := blobs.Clone()
+			if err := out.Remove(t.Context(), "s/data00000a.tar/closed"); err != nil {
+				return err
+			}
+			plan, err := Format.Repair(t.Context(), out, "s", format.OpenOptions{}, func(format.Problem) {})
+			if err != nil {
+				return err
+			}
+			return plan.Build(t.Context(), to, "s", false)
+		},
+	} {
+		to := local.New(t.TempDir())
+		if err := do(opened(t, blobs, "s"), to); err != nil {
+			t.Fatalf("%s: %v", verb, err)
+		}
+		proven, all := proofs(t, to)
+		if verb == "replace" {
+			proven -= before
+		}
+		if proven > 0 || all == 0 {
+			t.Errorf("%s: %d of %d segments have a checksum", verb, proven, all)
+		}
+		if verb != "compact" && verb != "replace" && superTree(t, to) != want {
+			t.Errorf("%s: another content", verb)
+		}
+		mustBeWhole(t, to)
+	}
+}
+
+// summed is a container that returns the MD5 of each object as it was when it was recorded, as Azure
+// does of what was written.
+type summed struct {
+	*storetest.Container
+	sums map[string]string
+}
+
+func (s summed) record(t *testing.T) {
+	for name, b := range objects(t, &s.Mem) {
+		sum := md5.Sum(b)
+		s.sums[name] = string(sum[:])
+	}
+}
+
+func (s summed) Open(ctx context.Context, name string) (store.Object, error) {
+	o, err := s.Container.Open(ctx, name)
+	return summedObject{o, s.sums[name]}, err
+}
+
+type summedObject struct {
+	store.Object
+	sum string
+}
+
+func (o summedObject) Can() store.ObjectAbilities {
+	return store.ObjectAbilities{Sums: func(context.Context) ([]store.Sum, error) { return []store.Sum{{Algo: "md5", Value: o.sum}}, nil }}
+}
+
+// proofs returns how many segments of a store have a checksum that matches.
+func proofs(t *testing.T, st store.Store) (proven, all int) {
+	t.Helper()
+	err := onStore(t.Context(), st, func(s *Store) error {
+		for _, tar := range s.r.tars {
+			for _, e := range tar.All() {
+				header, b, err := tar.readBoth(t.Context(), e, nil, true, true)
+				if err != nil {
+					return err
+				}
+				if all++; tarfile.Proves(e.ID, header, b) {
+					proven++
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return proven, all
+}
+
+// TestTheMD5OfABlobProvesIt copies to Azure and back. Azure proves what was written there, which does
+// not prove what was doubtful before; and it proves damage.
+func TestTheMD5OfABlobProvesIt(t *testing.T) {
+	sound := fixture(t, "types")
+	blobs := summed{&storetest.Container{}, map[string]string{}}
+	copied(t, sound, "s", blobs, "s", CopyOptions{})
+	blobs.record(t)
+	back := local.New(t.TempDir())
+	copied(t, blobs, "s", back, "s", CopyOptions{})
+	if proven, all := proofs(t, back); proven < all || all == 0 {
+		t.Errorf("%d of %d segments are proven", proven, all)
+	}
+
+	// Without a checksum at first, none later.
+	none, twice := local.New(t.TempDir()), local.New(t.TempDir())
+	copied(t, blobs.Container, "s", none, "s", CopyOptions{})
+	again := summed{&storetest.Container{}, map[string]string{}}
+	copied(t, none, "s", again, "s", CopyOptions{})
+	again.record(t)
+	copied(t, again, "s", twice, "s", CopyOptions{})
+	if proven, all := proofs(t, twice); proven > 0 || all == 0 {
+		t.Errorf("%d of %d segments are proven, without a checksum at first", proven, all)
+	}
+
+	// Damage.
+	for name, b := range objects(t, &blobs.Mem) {
+		if _, id, ok := cloud.ParseBlobName(path.Base(name)); ok && id.IsBulk() {
+			b[len(b)/2] ^= 1
+			blobs.Put(name, b)
+			break
+		}
+	}
+	_, err := opened(t, blobs, "s").Copy(t.Context(), local.New(t.TempDir()), "s", CopyOptions{})
+	if _, ok := errors.AsType[*format.CorruptError](err); !ok {
+		t.Errorf("damage was copied: %v", err)
+	}
+	s, to := opened(t, blobs, "s"), local.New(t.TempDir())
+	s.r.trusting = true
+	if _, err := s.Copy(t.Context(), to, "s", CopyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if proven, all := proofs(t, to); proven != all-1 {
+		t.Errorf("%d of %d segments are proven, expected all but one", proven, all)
 	}
 }

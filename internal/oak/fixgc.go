@@ -2,8 +2,6 @@ package oak
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/holdall/holdall/format"
@@ -77,7 +75,7 @@ func (s *Store) FixGC(ctx context.Context, dryRun bool) (*FixGC, error) {
 	for _, t := range s.r.tars {
 		line.RepoSize += t.size
 	}
-	old, err := s.r.gcLog(ctx)
+	old, err := s.r.wholeFile(ctx, repo.GCLog, maxLog)
 	if err != nil {
 		return nil, err
 	}
@@ -106,25 +104,4 @@ func (v *reviser) refer(ctx context.Context, bulk []segment.ID, g tarfile.Genera
 		return err
 	}
 	return b.Flush(ctx)
-}
-
-// maxLog is the size of the longest gc.log that is rewritten.
-const maxLog = 64 << 20
-
-// gcLog reads gc.log. It is empty if there is none.
-func (r *repository) gcLog(ctx context.Context) ([]byte, error) {
-	f := r.list.GCLog
-	if f == nil {
-		return nil, nil
-	}
-	if f.Size > maxLog {
-		return nil, fmt.Errorf("%s has %d bytes: expected at most %d", f.Name, f.Size, maxLog)
-	}
-	o, err := r.st.Open(ctx, r.list.Path(f.Name))
-	if err != nil {
-		return nil, err
-	}
-	b := make([]byte, f.Size)
-	err = o.ReadAt(ctx, b, 0)
-	return b, errors.Join(err, o.Close())
 }

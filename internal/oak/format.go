@@ -30,6 +30,7 @@ var Format = &format.Format{
 	Detect:   detect,
 	Open:     open,
 	Create:   create,
+	Place:    place,
 	Verify:   verify,
 	ReadsAll: true,
 	Repair:   repair,

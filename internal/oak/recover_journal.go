@@ -1,7 +1,6 @@
 package oak
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -82,12 +81,12 @@ func (s *Store) PlanJournal(ctx context.Context) (*RecoveredJournal, error) {
 func (j *RecoveredJournal) Apply(ctx context.Context) (JournalChange, error) {
 	c := JournalChange{Head: j.Head.Revision, Notes: []string{}}
 	err := j.s.replaceJournal(ctx, &c, func() error {
-		_, err := storekit.Write(ctx, j.s.r.st, j.s.r.list.Path(repo.Journal), func(w store.Writer) error {
-			lines := bufio.NewWriterSize(w, 64<<10)
+		_, err := repo.WriteJournal(ctx, j.s.r.st, j.s.r.list.Path(repo.Journal), func(yield func(repo.Entry) bool) {
 			for _, f := range j.found {
-				lines.Write(repo.AppendLine(lines.AvailableBuffer(), f.Revision, f.millis))
+				if !yield(repo.Entry{Revision: f.Revision, Millis: f.millis}) {
+					return
+				}
 			}
-			return lines.Flush() // returns earlier errors too
 		})
 		return err
 	})

@@ -80,6 +80,9 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return plan, nil
 	}
 	plan.KeepsBackup = true
+	if !r.single {
+		plan.Place = place
+	}
 	plan.Build = func(ctx context.Context, to store.Store, name string, inPlace bool) error {
 		return m.build(ctx, to, name, inPlace)
 	}
@@ -152,6 +155,13 @@ func (m *repairer) survey(ctx context.Context, letters []repo.Tar, report func(f
 	}
 	if n.name = l.Name; l.Letterless() {
 		n.name = tarfile.Name(l.Number, l.Letter)
+	}
+	if n.Action != rescue.Nothing && m.r.list.Blobs != nil { // an archive of blobs is never replaced
+		last := n.letters[len(n.letters)-1].Letter
+		if last == 'z' {
+			return refuse("%s: there is no letter for a repaired archive: 'holdall oak copy' copies the store to tars", at)
+		}
+		n.name = tarfile.Name(l.Number, last+1)
 	}
 	m.numbers = append(m.numbers, n)
 	if len(n.letters) == 1 && n.stays(l) {
@@ -451,9 +461,6 @@ func (m *repairer) segment(trusting bool) func(context.Context, segment.ID) (*se
 // build writes the repaired store: all of it or, in place, only the files that change. The replaced
 // files are kept as backups, as in Oak's own recovery.
 func (m *repairer) build(ctx context.Context, to store.Store, name string, inPlace bool) (err error) {
-	if inPlace && m.r.list.Blobs != nil {
-		return errBlobs
-	}
 	again, err := openRepository(ctx, m.r.st, m.r.name, format.OpenOptions{Limits: m.r.limits})
 	if err != nil {
 		return err

@@ -63,6 +63,7 @@ type reviser struct {
 	super segment.RecordID
 	b     *segment.Builder
 	out   *newstore.Writer // nil in a dry run
+	from  *mover           // of what is copied from other segments, or nil
 	said  Revised
 }
 
@@ -97,11 +98,7 @@ func (s *Store) reviser(ctx context.Context, dryRun bool) (*reviser, error) {
 	g.Compacted = false
 	v := &reviser{s: s, head: head, super: head.Revision, said: Revised{Before: head.Revision.String(), Tars: []string{}}}
 	if !dryRun {
-		next := 0
-		for _, t := range r.list.Tars {
-			next = max(next, t.Number+1)
-		}
-		v.out = newstore.New(r.st, r.list.Dir, newstore.Options{First: next})
+		v.out = newstore.New(r.st, r.list.Dir, newstore.Options{First: r.list.Next()})
 	}
 	v.b = segment.NewBuilder(segment.BuilderOptions{Generation: g, Thrifty: true, Millis: func() int64 { return time.Now().UnixMilli() }}, v.write)
 	return v, nil
@@ -115,6 +112,9 @@ func (v *reviser) write(ctx context.Context, f segment.Finished) error {
 		v.said.Segments++
 		v.said.Bytes += int64(len(f.Data))
 		return nil
+	}
+	if v.from != nil {
+		f = v.from.made(f)
 	}
 	return v.out.Write(ctx, f)
 }

@@ -387,7 +387,8 @@ func (t trees) soundTree(ctx context.Context, id segment.RecordID, path string) 
 
 // copier copies trees of a store into the new revision, and trees proves them.
 func (v *reviser) copier(from *treeReader) (*compact.Copier, trees, error) {
-	source := &Store{r: from.repository, source: &parsed{r: from.repository}}
+	v.from = &mover{r: from.repository}
+	source := &Store{r: from.repository, source: v.from.parsed()}
 	prove := source.trees(true, 0)
 	o := compact.Options{Depth: treeDepth}
 	bulk := func(context.Context, segment.ID) error { return nil } // it exists, and is proven
@@ -409,11 +410,11 @@ func (v *reviser) copier(from *treeReader) (*compact.Copier, trees, error) {
 				return err
 			}
 			// It is missing or damaged. If there are two copies, the newer one counts.
-			b, err := source.source.read(ctx, id)
+			f, err := v.from.read(ctx, id)
 			if err != nil {
 				return err
 			}
-			return v.write(ctx, segment.Finished{ID: id, Data: b.Bytes()})
+			return v.write(ctx, f)
 		}
 	}
 	return compact.New(segment.NewReader(source.source), v.b, bulk, o), prove, nil

@@ -10,11 +10,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/oaktest"
+	"github.com/holdall/holdall/internal/write/repairs"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 )
@@ -214,4 +216,152 @@ func shown(blobs [][]any, prefix string) string {
 		fmt.Fprintln(&b, strings.TrimPrefix(x[0].(string), prefix), x[1], x[2], meta)
 	}
 	return b.String()
+}
+
+// build makes a store from another, as the command does.
+func build(ctx context.Context, st store.Store, dir string, make func(ctx context.Context, to store.Store, name string) error) error {
+	return repairs.Apply(ctx, nil, "", format.Plan{Place: oak.Format.Place, Build: func(ctx context.Context, to store.Store, name string, _ bool) error {
+		return make(ctx, to, name)
+	}}, st, dir)
+}
+
+// changed does some work with the store s, under its lock.
+func changed(do func(ctx context.Context, s *oak.Store) error) func(context.Context, store.Store) error {
+	return func(ctx context.Context, st store.Store) error {
+		locked, unlock, err := oak.Lock(ctx, st, "s")
+		if err != nil {
+			return err
+		}
+		s, err := oak.OpenStore(ctx, locked, "s", format.OpenOptions{})
+		if err == nil {
+			err = errors.Join(s.Fixed(), do(ctx, s), s.Close())
+		}
+		return errors.Join(err, unlock())
+	}
+}
+
+// read does some work with a store.
+func read(dir string, do func(ctx context.Context, st store.Store, s *oak.Store) error) func(context.Context, store.Store) error {
+	return func(ctx context.Context, st store.Store) error {
+		s, err := oak.OpenStore(ctx, st, dir, format.OpenOptions{})
+		if err == nil {
+			err = errors.Join(do(ctx, st, s), s.Close())
+		}
+		return err
+	}
+}
+
+// verbs are all that write to Azure, and the store that each makes or changes.
+var verbs = []struct {
+	name, made string
+	do         func(context.Context, store.Store) error
+}{
+	{"set", "s", changed(func(ctx context.Context, s *oak.Store) error {
+		_, err := s.Set(ctx, "/", "p", []string{"v"}, oak.SetOptions{})
+		return err
+	})},
+	{"rm", "s", changed(func(ctx context.Context, s *oak.Store) error {
+		_, err := s.Remove(ctx, "/", oak.RemoveOptions{Property: "p"})
+		return err
+	})},
+	{"replace", "s", changed(func(ctx context.Context, s *oak.Store) error {
+		tree, err := s.TreeNamed(ctx, "head")
+		if err == nil {
+			_, err = s.Replace(ctx, "/", oak.Donor{Tree: tree}, oak.ReplaceOptions{})
+		}
+		return err
+	})},
+	{"checkpoints rm", "s", changed(func(ctx context.Context, s *oak.Store) error {
+		_, err := s.RemoveCheckpoints(ctx, oak.CheckpointChoice{All: true}, time.Now(), false)
+		return err
+	})},
+	{"recover-journal", "s", changed(func(ctx context.Context, s *oak.Store) error {
+		j, err := s.PlanJournal(ctx)
+		if err == nil {
+			_, err = j.Apply(ctx)
+		}
+		return err
+	})},
+	{"cleanup", "s", changed(func(ctx context.Context, s *oak.Store) error {
+		c, err := s.PlanCleanup(ctx, oak.CleanupOptions{})
+		if err == nil {
+			err = c.Apply(ctx)
+		}
+		return err
+	})},
+	{"repair", "s", func(ctx context.Context, st store.Store) error {
+		locked, unlock, err := oak.Lock(ctx, st, "s")
+		if err != nil {
+			return err
+		}
+		plan, err := oak.Format.Repair(ctx, locked, "s", format.OpenOptions{}, func(format.Problem) {})
+		if err == nil && plan.Changes() {
+			err = repairs.Apply(ctx, locked, "s", plan, locked, "s")
+		}
+		return errors.Join(err, unlock())
+	}},
+	{"compact", "compacted", read("s", func(ctx context.Context, st store.Store, s *oak.Store) error {
+		return build(ctx, st, "compacted", func(ctx context.Context, to store.Store, name string) error {
+			_, err := s.Compact(ctx, to, name, oak.CompactOptions{})
+			return err
+		})
+	})},
+	{"backup", "backup", read("s", func(ctx context.Context, st store.Store, s *oak.Store) error {
+		_, err := s.Backup(ctx, st, "backup", oak.BackupOptions{})
+		return err
+	})},
+	{"restore", "compacted", read("backup", func(ctx context.Context, st store.Store, s *oak.Store) error {
+		_, err := s.Backup(ctx, st, "compacted", oak.BackupOptions{Restore: true})
+		return err
+	})},
+}
+
+// What each verb makes of a store in a container the reference opens, checks and commits to. What a
+// verb leaves that is killed at some request, the reference opens and checks.
+func TestTheReferenceOpensWhatVerbsMakeInContainers(t *testing.T) {
+	settings(t)
+	testkit.Needs(t, oaktest.Var)
+	p := oaktest.Random(t, int64(seeds(t)[0]+1), false)
+	name := container(t)
+	st, rnd := at(t, name, ""), testkit.Rand(t)
+	ask := func(command, dir string, more ...string) {
+		t.Helper()
+		oaktest.Well(t, p.With(append([]string{command, connection(), name, dir}, more...)...)...)
+	}
+	if _, err := opened(t, local.New(p.Store+"/.."), "segmentstore").Copy(t.Context(), st, "s", oak.CopyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range verbs {
+		if verb.name == "repair" { // after a process was killed
+			for info, err := range st.List(t.Context(), "s/data") {
+				if err == nil && strings.HasSuffix(info.Name, "/closed") {
+					if err = st.Remove(t.Context(), info.Name); err == nil {
+						break
+					}
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if verb.made == "s" {
+			killed := testkit.Kill(st, rnd.IntN(12))
+			if err := verb.do(t.Context(), killed); killed.Dead() != errors.Is(err, testkit.ErrKilled) {
+				t.Fatalf("%s, killed: %v", verb.name, err)
+			}
+			ask("azure-check", "s")
+		}
+		err := verb.do(t.Context(), st)
+		if verb.name == "rm" && errors.Is(err, fs.ErrNotExist) { // it was not killed before it was done
+			err = nil
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", verb.name, err)
+		}
+		wantSound(t, st, verb.made)
+		if verb.made != "backup" { // which would have another origin
+			ask("azure-commit", verb.made, verb.name)
+		}
+		ask("azure-check", verb.made)
+	}
 }

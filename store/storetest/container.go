@@ -27,6 +27,15 @@ func (c *Container) Can() store.Abilities {
 	return store.Abilities{List: c.List, ListHeaders: c.ListHeaders, Create: c.CreateAs, Append: c.Append, Lease: c.Lease, Remove: c.Remove, RemoveAs: c.RemoveAs, Amend: c.Amend}
 }
 
+// Clone returns a container with the same objects, of which no lock is held.
+func (c *Container) Clone() *Container {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m, n := c.Mem.Clone(), &Container{headers: maps.Clone(c.headers)}
+	n.objs, n.last = m.objs, m.last
+	return n
+}
+
 // SetHeaders replaces the headers of an object. Their names must be in lower case.
 func (c *Container) SetHeaders(name string, headers map[string]string) {
 	c.mu.Lock()

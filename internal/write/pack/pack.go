@@ -275,6 +275,14 @@ func (p *packer) run(ctx context.Context, feed func(context.Context) error) (sum
 	if err := p.st.Vacant(ctx, p.name); err != nil {
 		return p.sum, err
 	}
+	if p.f.Place != nil {
+		place, release, refused := p.f.Place(ctx, p.st.Store, p.name)
+		if refused != nil {
+			return p.sum, refused
+		}
+		defer func() { err = errors.Join(err, release()) }()
+		p.st.Store = place
+	}
 	if err := p.mayWrite(ctx, 1); err != nil { // known before anything is read
 		return p.sum, err
 	}

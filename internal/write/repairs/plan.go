@@ -85,12 +85,20 @@ func copyAll(ctx context.Context, st store.Store, name string, outStore store.St
 }
 
 // build writes an archive of several objects, which appear together.
-func build(ctx context.Context, plan format.Plan, st store.Store, name string, inPlace bool) error {
+func build(ctx context.Context, plan format.Plan, st store.Store, name string, inPlace bool) (err error) {
 	stage := storekit.NewStage(st)
 	if !inPlace {
 		if err := stage.Vacant(ctx, name); err != nil {
 			return err
 		}
+	}
+	if plan.Place != nil {
+		place, release, refused := plan.Place(ctx, st, name)
+		if refused != nil {
+			return refused
+		}
+		defer func() { err = errors.Join(err, release()) }()
+		stage.Store, st = place, place
 	}
 	defer stage.Discard()
 	if err := plan.Build(ctx, stage, name, inPlace); err != nil {

@@ -70,11 +70,11 @@ func small(headers map[string]string) map[string]string {
 
 func TestMetadataThatAreNotASegmentsOwnAreNone(t *testing.T) {
 	e := tarfile.Entry{ID: idOf(3, true), Len: 1, Generation: segment.Generation{Gen: 5, Full: 2, Compacted: true}}
-	if g, ok := parseMetadata(small(Metadata(300, e)), 300, e.ID); !ok || g != e.Generation {
+	if g, ok := parseMetadata(small(Metadata(300, e, true)), 300, e.ID); !ok || g != e.Generation {
 		t.Errorf("%v %t", g, ok)
 	}
 	for k, v := range map[string]string{metaType: "x", metaUUID: idOf(4, true).String(), metaPosition: "301", metaGeneration: "-1", metaFull: "2147483648"} {
-		headers := small(Metadata(300, e))
+		headers := small(Metadata(300, e, true))
 		headers[storekit.MetaHeader+strings.ToLower(k)] = v
 		if g, ok := parseMetadata(headers, 300, e.ID); ok {
 			t.Errorf("%s is %s: %v", k, v, g)
@@ -158,7 +158,7 @@ func FuzzListing(f *testing.F) {
 	f.Add("data00000a.tar/"+BlobName(0, e.ID), "data00000a.tar/"+BlobName(3, e.ID), "data00001b.tar/deleted", "journal.log.001", "0", int64(300000))
 	f.Fuzz(func(t *testing.T, a, b, c, d, position string, size int64) {
 		var l Listing
-		headers := small(Metadata(0, e))
+		headers := small(Metadata(0, e, true))
 		headers[storekit.MetaHeader+metaPosition] = position
 		for i, name := range []string{a, b, c, d} {
 			h := headers

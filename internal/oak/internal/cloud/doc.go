@@ -1,5 +1,5 @@
-// Package cloud reads segment stores that Oak keeps in a container of Azure or in an S3 bucket,
-// and presents them as tars:
+// Package cloud reads and writes segment stores that Oak keeps in a container of Azure, reads those in
+// an S3 bucket, and presents them as tars:
 //
 //	data00000a.tar/0000.UUID …          a blob for each segment, by its number in the archive
 //	data00000a.tar/data00000a.tar.brf   references to binaries, and .gph, the graph
@@ -13,5 +13,6 @@
 //
 // A [Listing] collects listed names. Its [View] is a store in which each archive is a tar that is
 // generated while it is read: headers without checksums, segments from their blobs, and an index
-// from the listing. So all code that reads tars can read these stores. The view is read-only.
+// from the listing. So all code that reads tars can read these stores. If it is a view of a [Leased]
+// store, code that writes tars can write them, too: a tar that is created becomes an archive.
 package cloud

@@ -14,6 +14,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // mostListed limits how many segments are listed: some 2 TB of them, in a gigabyte of memory.
@@ -24,6 +25,7 @@ const atOnce = 16
 // A Listing lists the objects below the folder of a store. The zero value is empty.
 type Listing struct {
 	Parts []File // of the journal, the oldest first; after Settle
+	Next  int    // a number that no archive has, nor what is left of one; after Settle
 
 	archives map[string]*Archive
 	segments int
@@ -60,6 +62,8 @@ type blob struct {
 	number int32
 	known  bool // its generation
 	unseen bool // it was listed with metadata that do not match it
+	begun  bool // a first segment, of an archive that counts when it is closed
+	sure   bool // its writer had a proof of it, or was Oak
 }
 
 // Add adds an object's name, below the folder of the store, if the object belongs to an archive
@@ -105,6 +109,8 @@ func (l *Listing) Add(name string, size int64, headers map[string]string) (taken
 		}
 		b := blob{Entry: tarfile.Entry{ID: id, Len: int(size)}, number: int32(number)}
 		b.Generation, b.known = parseMetadata(headers, number, id)
+		b.sure = headers != nil && headers[storekit.MetaHeader+strings.ToLower(metaUnproven)] == ""
+		b.begun = headers[storekit.MetaHeader+strings.ToLower(metaPending)] != ""
 		if b.unseen = !b.known && headers != nil; b.unseen {
 			a.Unseen++
 		}
@@ -115,12 +121,14 @@ func (l *Listing) Add(name string, size int64, headers map[string]string) (taken
 }
 
 // Settle ends a listing and returns its archives. An archive without a first segment does not
-// count, as in Oak.
+// count, as in Oak, nor one that this program has begun to write or to remove.
 func (l *Listing) Settle() (all []*Archive) {
 	slices.SortFunc(l.Parts, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 	for name, a := range l.archives {
+		number, _, _ := tarfile.ParseName(name)
+		l.Next = max(l.Next, number+1)
 		a.settle()
-		if len(a.segments) == 0 || a.segments[0].number != 0 || a.deleted {
+		if len(a.segments) == 0 || a.segments[0].number != 0 || a.deleted || a.segments[0].begun && !a.Closed {
 			delete(l.archives, name)
 			continue
 		}
@@ -282,7 +290,7 @@ func (l *Listing) Complete(ctx context.Context, st store.Store, dir string) (cha
 
 func (a *Archive) readIndex(ctx context.Context, st store.Store, dir string) error {
 	size := a.SizeOf(Index)
-	if size < indexRow || size > MostSegments*indexRow {
+	if size < indexRow || size > tarfile.MostSegments*indexRow {
 		return nil
 	}
 	b := make([]byte, size)

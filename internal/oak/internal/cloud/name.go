@@ -21,9 +21,6 @@ const (
 	Index    = ".idx"
 )
 
-// MostSegments is the largest number of segments in an archive: their numbers have four digits.
-const MostSegments = 1 << 16
-
 // BlobName returns the name of a segment's blob in the folder of its archive.
 func BlobName(number int, id segment.ID) string { return fmt.Sprintf("%04x.%s", number, id) }
 
@@ -60,12 +57,14 @@ const (
 	metaGeneration = "generation"
 	metaFull       = "fullGeneration"
 	metaCompacted  = "compacted"
+	metaUnproven   = "holdallUnproven" // nothing proved the segment when it was written; not of Oak
+	metaPending    = "holdallPending"  // of a first segment: without its end, the archive does not count; not of Oak
 
 	typeSegment = "segment"
 )
 
-func Metadata(number int, e tarfile.Entry) map[string]string {
-	return map[string]string{
+func Metadata(number int, e tarfile.Entry, proven bool) map[string]string {
+	m := map[string]string{
 		storekit.MetaHeader + metaType:       typeSegment,
 		storekit.MetaHeader + metaUUID:       e.ID.String(),
 		storekit.MetaHeader + metaPosition:   strconv.Itoa(number),
@@ -73,6 +72,10 @@ func Metadata(number int, e tarfile.Entry) map[string]string {
 		storekit.MetaHeader + metaFull:       strconv.Itoa(int(e.Generation.Full)),
 		storekit.MetaHeader + metaCompacted:  strconv.FormatBool(e.Generation.Compacted),
 	}
+	if !proven {
+		m[storekit.MetaHeader+metaUnproven] = "true"
+	}
+	return m
 }
 
 // parseMetadata reads the generation out of metadata, if they are those of this segment.
@@ -108,7 +111,7 @@ func parseIndex(b []byte, each func(number int, e tarfile.Entry)) {
 	for ; len(b) >= indexRow; b = b[indexRow:] {
 		at := func(off int) int64 { return int64(int32(binary.BigEndian.Uint32(b[off:]))) }
 		number, n, gen, full := at(16), at(20), at(24), at(28)
-		if number < 0 || number >= MostSegments || n < 1 || gen < 0 || full < 0 {
+		if number < 0 || number >= tarfile.MostSegments || n < 1 || gen < 0 || full < 0 {
 			continue
 		}
 		each(int(number), tarfile.Entry{ID: segment.ID(b[:16]), Len: int(n), Generation: segment.Generation{Gen: int32(gen), Full: int32(full), Compacted: b[32] != 0}})

@@ -2,44 +2,101 @@ package cloud
 
 import (
 	"context"
+	"crypto/md5"
+	"fmt"
 	"io"
 	"io/fs"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/holdall/holdall/format/kit/pipe"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
 )
 
-// journal is the name under which the parts of the journal are presented.
-const journal = "journal.log"
+const (
+	journal = "journal.log" // under which the parts of the journal are presented
+	gcLog   = "gc.log"
+	lock    = "repo.lock"
+)
 
 // View returns st with the archives of a listing of the folder dir as tars, and with one
-// journal. dir is "" or ends in a slash. It is only read.
-func View(st store.Store, dir string, l *Listing) store.Store { return &view{st, dir, l} }
+// journal. dir is "" or ends in a slash. If st is [Leased], tars that are created become archives,
+// and the journal can be replaced and appended to; otherwise it is only read. A view of a view is one of its store.
+func View(st store.Store, dir string, l *Listing) store.Store {
+	if v, ok := st.(*view); ok && v.dir == dir {
+		st = v.Store
+	}
+	return &view{Store: st, dir: dir, l: l}
+}
 
 type view struct {
 	store.Store
 	dir string
-	l   *Listing
+
+	mu sync.Mutex
+	l  *Listing
 }
 
 func (v *view) Can() store.Abilities {
 	can := v.Store.Can()
-	return store.Abilities{Near: can.Near, Address: can.Address, List: can.List, ListHeaders: can.ListHeaders}
+	all := store.Abilities{Near: can.Near, Address: can.Address, List: can.List, ListHeaders: can.ListHeaders}
+	if _, ok := v.Store.(*Leased); ok {
+		all.Create, all.Remove, all.Amend = v.create, v.remove, v.amend
+	}
+	return all
+}
+
+func (v *view) archive(name string) *Archive {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.l.Archive(name)
+}
+
+// set replaces an archive; nil is none.
+func (v *view) set(name string, a *Archive) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.l.archives == nil {
+		v.l.archives = map[string]*Archive{}
+	}
+	if v.l.archives[name] = a; a == nil {
+		delete(v.l.archives, name)
+	}
+}
+
+// otherLetter reports whether there is an archive of the same number.
+func (v *view) otherLetter(name string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	number, _, _ := tarfile.ParseName(name)
+	for other := range v.l.archives {
+		if n, _, _ := tarfile.ParseName(other); n == number {
+			return true
+		}
+	}
+	return false
+}
+
+func (v *view) parts() []File {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.l.Parts
 }
 
 func (v *view) Open(ctx context.Context, name string) (store.Object, error) {
 	base, below := strings.CutPrefix(name, v.dir)
-	switch a := v.l.Archive(base); {
+	parts := v.parts()
+	switch a := v.archive(base); {
 	case below && a != nil:
-		return &made{st: v.Store, name: name, size: a.Size(), plan: a.plan(v.dir)}, nil
-	case below && base == journal && len(v.l.Parts) > 0:
-		o := &made{st: v.Store, name: name, size: JournalSize(v.l.Parts)}
+		return &made{st: v.Store, name: name, size: a.Size(), plan: a.plan(v.dir), a: a, dir: v.dir}, nil
+	case below && base == journal && len(parts) > 0:
+		o := &made{st: v.Store, name: name, size: JournalSize(parts)}
 		o.plan = func(_, _ int64) (all []piece) {
 			at := int64(0)
-			for _, p := range v.l.Parts {
+			for _, p := range parts {
 				all = append(all, piece{at: at, n: p.Size, object: v.dir + p.Name})
 				at += p.Size
 			}
@@ -72,6 +129,42 @@ type made struct {
 	// plan returns the pieces that contain n bytes from off on. It may return more pieces.
 	plan   func(off, n int64) []piece
 	closed bool
+
+	a   *Archive // nil if it is none
+	dir string
+}
+
+// ReadProven reads the segment at pos of an archive that a view has opened. proven reports whether it
+// has the MD5 that Azure computed when the blob was written. Another MD5 is an error.
+func ReadProven(ctx context.Context, archive store.Object, pos int64, p []byte) (proven bool, err error) {
+	m, ok := archive.(*made)
+	if !ok || m.a == nil {
+		return false, archive.ReadAt(ctx, p, pos)
+	}
+	i := m.a.at(pos)
+	o, err := m.st.Open(ctx, m.dir+m.a.BlobOf(i))
+	if err != nil {
+		return false, err
+	}
+	defer o.Close()
+	if err := o.ReadAt(ctx, p, 0); err != nil {
+		return false, err
+	}
+	sums := o.Can().Sums
+	if sums == nil || !m.a.segments[i].sure {
+		return false, nil
+	}
+	all, err := sums(ctx)
+	for _, s := range all {
+		if s.Algo != "md5" || s.Part > 0 {
+			continue
+		}
+		if is := md5.Sum(p); s.Value != string(is[:]) {
+			return false, &segment.Error{Class: segment.Altered, Segment: m.a.segments[i].ID, Record: -1, Off: -1, What: fmt.Sprintf("MD5 %x, expected %x as the blob was written", is, s.Value)}
+		}
+		return true, nil
+	}
+	return false, err
 }
 
 func (m *made) Info(context.Context) (store.Info, error) {

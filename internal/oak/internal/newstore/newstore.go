@@ -6,6 +6,9 @@ package newstore
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/holdall/holdall/format/kit"
@@ -59,6 +62,9 @@ func (w *Writer) Write(ctx context.Context, f segment.Finished) error {
 			return err
 		}
 	}
+	if w.n > math.MaxInt32 {
+		return fmt.Errorf("%s is the last number of a tar", w.dir.Path(tarfile.Name(math.MaxInt32, 'a')))
+	}
 	if w.tar == nil {
 		name := tarfile.Name(w.n, 'a')
 		var err error
@@ -73,7 +79,7 @@ func (w *Writer) Write(ctx context.Context, f segment.Finished) error {
 		w.ids = append(w.ids, id[:]...)
 	}
 	w.sum.Segments++
-	return w.tar.Add(f.ID, f.Generation, f.Data, w.ids, f.BlobIDs)
+	return w.tar.Move(f.Header, f.ID, f.Generation, f.Data, w.ids, f.BlobIDs)
 }
 
 func (w *Writer) closeTar(ctx context.Context) error {
@@ -110,22 +116,15 @@ func (w *Writer) Commit(ctx context.Context, journal ...repo.Entry) (Summary, er
 	if err := w.closeTar(ctx); err != nil {
 		return w.sum, err
 	}
-	var lines []byte
-	for _, e := range journal {
-		lines = repo.AppendLine(lines, e.Revision, e.Millis)
-	}
-	if err := w.file(ctx, repo.Manifest, []byte(repo.NewManifest)); err != nil {
+	if err := kit.WriteBytes(ctx, w.st, w.dir.Path(repo.Manifest), []byte(repo.NewManifest)); err != nil {
 		return w.sum, err
 	}
-	return w.sum, w.file(ctx, repo.Journal, lines)
-}
-
-func (w *Writer) file(ctx context.Context, name string, content []byte) error {
-	err := kit.WriteBytes(ctx, w.st, w.dir.Path(name), content)
+	w.made(repo.Manifest, int64(len(repo.NewManifest)))
+	size, err := repo.WriteJournal(ctx, w.st, w.dir.Path(repo.Journal), slices.Values(journal))
 	if err == nil {
-		w.made(name, int64(len(content)))
+		w.made(repo.Journal, size)
 	}
-	return err
+	return w.sum, err
 }
 
 // Abort discards the open tar. The stage discards those before it.

@@ -1,6 +1,7 @@
 package repo
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"iter"
@@ -10,6 +11,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A Revision names a record: a root of the tree.
@@ -35,6 +37,18 @@ type Entry struct {
 
 func AppendLine(b []byte, r Revision, millis int64) []byte {
 	return fmt.Appendf(b, "%s root %d\n", r, millis)
+}
+
+// WriteJournal writes a journal, the oldest line first.
+func WriteJournal(ctx context.Context, st store.Store, name string, lines iter.Seq[Entry]) (size int64, err error) {
+	info, err := storekit.Write(ctx, st, name, func(out store.Writer) error {
+		w := bufio.NewWriterSize(out, 64<<10)
+		for e := range lines {
+			w.Write(AppendLine(w.AvailableBuffer(), e.Revision, max(e.Millis, 0)))
+		}
+		return w.Flush() // returns earlier errors too
+	})
+	return info.Size, err
 }
 
 // Entries yields the lines of a journal, the newest first. A line that Oak skips is an [*Error],

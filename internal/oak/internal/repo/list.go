@@ -93,6 +93,17 @@ func (l *Listing) Numbers() [][]Tar {
 	return all
 }
 
+// Next returns the number of the next tar.
+func (l *Listing) Next() (n int) {
+	if l.Blobs != nil {
+		n = l.Blobs.Next
+	}
+	if len(l.Tars) > 0 {
+		n = max(n, l.Tars[0].Number+1)
+	}
+	return n
+}
+
 // Clashes returns pairs of tars with the same number and letter, with and without the letter in
 // their name. With such a pair, Oak does not open the store.
 func (l *Listing) Clashes() [][2]Tar {

@@ -99,12 +99,7 @@ func (w *writer) add(ctx context.Context, c Segment) error {
 			refs, _ = w.graph.Targets(c.ID)
 		}
 	}
-	if c.Proof == Kept || c.Proof == Doubtful && !tarfile.Proves(c.ID, header, data) {
-		err = w.tar.Keep(header, c.ID, gen, data, refs, names)
-	} else {
-		err = w.tar.Add(c.ID, gen, data, refs, names)
-	}
-	if err != nil {
+	if err = w.tar.Move(header, c.ID, gen, data, refs, names); err != nil {
 		return fmt.Errorf("recovered tar: %w", err)
 	}
 	return nil

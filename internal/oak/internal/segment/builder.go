@@ -16,6 +16,7 @@ type Finished struct {
 	Generation Generation
 	Refs       []ID     // segments to which it refers, in the order of its table
 	BlobIDs    []string // of external values, in the order of writing
+	Header     []byte   // with which it was read from a tar, or nil
 }
 
 // BuilderOptions are the common properties of all segments of a Builder.
@@ -238,7 +239,7 @@ func (b *Builder) Flush(ctx context.Context) error {
 	}
 	copy(data[at:], b.rows)
 	copy(data[total-b.used:], b.buf[MaxSize-b.used:])
-	f := Finished{b.id, data, g, b.refs, b.blobIDs}
+	f := Finished{ID: b.id, Data: data, Generation: g, Refs: b.refs, BlobIDs: b.blobIDs}
 	b.open, b.used, b.rows, b.refs, b.blobIDs = false, 0, b.rows[:0], nil, nil
 	clear(b.refsAt)
 	b.err = b.write(ctx, f)

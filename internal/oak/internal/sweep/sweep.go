@@ -1,10 +1,10 @@
 package sweep
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"slices"
 	"time"
@@ -138,7 +138,7 @@ func (w *writer) entry(ctx context.Context, i int) error {
 		w.youngest = h.ModTime
 	}
 	n, named := tarfile.ParseEntryName(h.Name)
-	sound := bad == nil && h.ChecksumOK && h.Size == int64(e.Len) && named && n.ID == e.ID && n.HasCRC
+	sound := bad == nil && h.ChecksumOK && h.Size == int64(e.Len) && named && n.ID == e.ID // with a checksum or without
 	if sound {
 		return w.copy(ctx, tarfile.Span{Off: old - tarfile.BlockSize, Len: room})
 	}
@@ -149,7 +149,8 @@ func (w *writer) entry(ctx context.Context, i int) error {
 	if err := w.t.Object.ReadAt(ctx, header, old-tarfile.BlockSize); err != nil {
 		return err
 	}
-	proven, what := tarfile.Proves(e.ID, header, w.buf), "header: damaged, and the segment cannot be verified: both kept unchanged"
+	is, what := tarfile.NewHeader(header, e.ID, w.buf, h.ModTime), "header: damaged, and the segment cannot be verified: both kept unchanged"
+	proven := !bytes.Equal(is, header)
 	if proven {
 		what = "header: damaged; wrote a new one, because the segment matches its checksum"
 	}
@@ -160,8 +161,7 @@ func (w *writer) entry(ctx context.Context, i int) error {
 	if err := w.flush(ctx); err != nil {
 		return err
 	}
-	name := fmt.Sprintf("%s.%08x", e.ID, crc32.ChecksumIEEE(w.buf))
-	if _, err := w.out.Write(tarfile.AppendHeader(nil, name, int64(e.Len), h.ModTime)); err != nil {
+	if _, err := w.out.Write(is); err != nil {
 		return err
 	}
 	return w.copy(ctx, tarfile.Span{Off: old, Len: room - tarfile.BlockSize})

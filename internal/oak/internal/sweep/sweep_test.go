@@ -268,17 +268,18 @@ func TestADamagedHeaderIsMadeAnewIfItProvesItsSegment(t *testing.T) {
 	for what, c := range map[string]struct {
 		proves bool
 		harm   func(header []byte)
+		silent bool // the header is not damaged
 	}{
-		"a name that is none": {true, func(b []byte) { b[3] = '?' }},
-		"a wrong checksum":    {true, func(b []byte) { b[300] = 1 }},
-		"another size":        {true, func(b []byte) { copy(b, tarfile.AppendHeader(nil, name(s.keep.id), 7, someTime())) }},
+		"a name that is none": {true, func(b []byte) { b[3] = '?' }, false},
+		"a wrong checksum":    {true, func(b []byte) { b[300] = 1 }, false},
+		"another size":        {true, func(b []byte) { copy(b, tarfile.AppendHeader(nil, name(s.keep.id), 7, someTime())) }, false},
 		"another segment": {false, func(b []byte) {
 			copy(b, tarfile.AppendHeader(nil, name(s.bulk.id), int64(s.keep.n), someTime()))
-		}},
+		}, false},
 		"no checksum": {false, func(b []byte) {
 			copy(b, tarfile.AppendHeader(nil, s.keep.id.String(), int64(s.keep.n), someTime()))
-		}},
-		"zeros": {false, func(b []byte) { clear(b) }},
+		}, true},
+		"zeros": {false, func(b []byte) { clear(b) }, false},
 	} {
 		b := s.first(t, "data00001a.tar")
 		_, tars := memStore(t, map[string][]byte{"data00001a.tar": b})
@@ -292,7 +293,7 @@ func TestADamagedHeaderIsMadeAnewIfItProvesItsSegment(t *testing.T) {
 				t.Errorf("%s: %+v", what, p)
 			}
 		}})
-		if err := sweepAll(t.Context(), p, st); err != nil || told != 1 {
+		if err := sweepAll(t.Context(), p, st); err != nil || (told != 1) != c.silent {
 			t.Error(what, told, err)
 		}
 		if c.proves {

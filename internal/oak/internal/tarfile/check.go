@@ -119,8 +119,7 @@ func Compare(id ID, header, data []byte) (what string) {
 	return "the header is damaged, so the segment cannot be verified"
 }
 
-// Proves reports whether a segment has the checksum that its header has. Only then may a new header
-// have a checksum of these bytes. Otherwise the old header stays, so that damage goes on to be seen.
+// Proves reports whether a segment has the checksum that its header has.
 func Proves(id ID, header, data []byte) bool {
 	h, err := ParseHeader(header)
 	n, named := ParseEntryName(h.Name)

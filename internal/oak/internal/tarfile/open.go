@@ -263,3 +263,16 @@ func (t *Tar) Raw(ctx context.Context) (binaries, graph []byte, err error) {
 	binaries, err = raw(p, err)
 	return binaries, graph, err
 }
+
+// TrimPart returns references to binaries or a graph, with their footer, of an entry of a tar. ok is
+// false if the footer does not fit.
+func TrimPart(entry []byte) (b []byte, ok bool) {
+	if len(entry) < footerLen {
+		return nil, false
+	}
+	n := int64(parseFooter(entry).size)
+	if n < footerLen || n > int64(len(entry)) {
+		return nil, false
+	}
+	return entry[int64(len(entry))-n:], true
+}

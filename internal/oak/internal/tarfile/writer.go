@@ -140,15 +140,21 @@ func NewWriter(w io.Writer, name string, mtime func() time.Time) *Writer {
 // be continued. See [Tail.Add]. Oak's cleanup requires that a bulk segment precedes the segments
 // that refer to it.
 func (w *Writer) Add(id ID, gen Generation, data []byte, refs IDs, binaries []string) error {
-	return w.add(nil, id, gen, data, refs, binaries)
+	return w.Move(nil, id, gen, data, refs, binaries)
 }
 
-// Keep is Add with the previous header of the segment, if there is one. Both may be damaged.
-func (w *Writer) Keep(header []byte, id ID, gen Generation, data []byte, refs IDs, binaries []string) error {
-	return w.add(header, id, gen, data, refs, binaries)
+// NewHeader returns the header of a segment in a new tar. Its name gets a checksum if old is nil,
+// because this program made the segment, or if old proves it. Otherwise it is the old header, which
+// has none or a wrong one: what is damaged or not certain goes on to be seen as such.
+func NewHeader(old []byte, id ID, data []byte, mtime time.Time) []byte {
+	if old != nil && !Proves(id, old, data) {
+		return old
+	}
+	return AppendHeader(nil, entryName(id, checksum(data)), int64(len(data)), mtime)
 }
 
-func (w *Writer) add(header []byte, id ID, gen Generation, data []byte, refs IDs, binaries []string) error {
+// Move is Add for a segment of another tar, where it had the header old; see [NewHeader].
+func (w *Writer) Move(old []byte, id ID, gen Generation, data []byte, refs IDs, binaries []string) error {
 	if w.err != nil {
 		return w.err
 	}
@@ -156,9 +162,7 @@ func (w *Writer) add(header []byte, id ID, gen Generation, data []byte, refs IDs
 	if err := w.tail.Add(e, refs, binaries); err != nil {
 		return err
 	}
-	if w.buf = append(w.buf[:0], header...); header == nil {
-		w.buf = AppendHeader(w.buf, entryName(id, checksum(data)), int64(len(data)), w.mtime())
-	}
+	w.buf = append(w.buf[:0], NewHeader(old, id, data, w.mtime())...)
 	w.buf = append(w.buf, data...)
 	w.buf = append(w.buf, zeros[:pad(len(data))]...)
 	return w.write(w.buf)
@@ -176,11 +180,16 @@ func (w *Writer) write(b []byte) error {
 
 func (w *Writer) Size() int64 { return w.size }
 
+// MostSegments is the largest number of segments in an archive in the cloud: their numbers have four
+// digits.
+const MostSegments = 1 << 16
+
 // Full reports whether the next segment should go into the next tar, as in Oak: the tar has at
-// least limit bytes, or might become too long for Oak with one more segment.
+// least limit bytes, as many segments as an archive in the cloud can have, or might become too long
+// for Oak with one more segment.
 func (w *Writer) Full(limit int64) bool {
 	const refs = 1 << 20 // more than the references of a segment
-	return w.size >= limit || w.size > maxLen-w.tail.size()-scanWindow-refs
+	return w.size >= limit || w.tail.Len() == MostSegments || w.size > maxLen-w.tail.size()-scanWindow-refs
 }
 
 // Close writes what follows the segments. There must be at least one segment.

@@ -1,0 +1,109 @@
+package oak
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/cloud"
+	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
+)
+
+// A mover reads segments of a store that are written to another tar, as they are or in part. What
+// gets a checksum there, [tarfile.NewHeader] decides by the headers that they had.
+type mover struct {
+	r     *repository
+	doubt atomic.Bool // a segment of which parts were used is not proven
+}
+
+// read reads an intact segment, with its header.
+func (m *mover) read(ctx context.Context, id segment.ID) (f segment.Finished, err error) {
+	f.ID = id
+	err = m.r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) (err error) {
+		f.Header, f.Data, err = t.readMoved(ctx, e, false)
+		f.Generation = plain(e).Generation
+		return err
+	})
+	return f, err
+}
+
+// readMoved reads a segment that is written to another tar, with the header that it has or, in a blob,
+// deserves.
+func (t *segmentTar) readMoved(ctx context.Context, e tarfile.Entry, trusted bool) (header, data []byte, err error) {
+	if t.blobs == nil {
+		return t.readBoth(ctx, e, nil, true, trusted)
+	}
+	data = make([]byte, e.Len)
+	proven, err := cloud.ReadProven(ctx, t.obj, e.Pos, data)
+	if proven {
+		return tarfile.NewHeader(nil, e.ID, data, time.Now()), data, nil
+	}
+	if _, damaged := errors.AsType[*segment.Error](err); damaged && trusted {
+		err = nil
+	}
+	return unproven(e.ID, data), data, err
+}
+
+// unproven returns the header of a segment that nothing proves.
+func unproven(id segment.ID, data []byte) []byte {
+	return tarfile.AppendHeader(nil, id.String(), int64(len(data)), time.Now())
+}
+
+// parsed returns the segments of the store for a writer that uses parts of them.
+func (m *mover) parsed() *parsed {
+	return &parsed{r: m.r, load: func(ctx context.Context, id segment.ID) (*segment.Segment, error) {
+		f, err := m.read(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if !tarfile.Proves(id, f.Header, f.Data) {
+			m.doubt.Store(true)
+		}
+		return segment.Parse(id, f.Data)
+	}}
+}
+
+// made returns a segment that was made of parts. If they were not proven, it gets no checksum.
+func (m *mover) made(f segment.Finished) segment.Finished {
+	if f.Header == nil && m.doubt.Load() {
+		f.Header = unproven(f.ID, f.Data)
+	}
+	return f
+}
+
+// plain returns an entry as Oak writes it since 1.8: only data segments have a generation.
+func plain(e tarfile.Entry) tarfile.Entry {
+	if !e.ID.IsData() {
+		e.Generation = tarfile.Generation{}
+	}
+	return e
+}
+
+// other opens the store in a folder that is to be written to. It returns nil if there is none. If the
+// folder has other files, that is an error.
+func other(ctx context.Context, st store.Store, name string, limits format.Limits) (*repository, error) {
+	r, err := openRepository(ctx, st, name, format.OpenOptions{Limits: limits})
+	if err == nil {
+		return r, nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if c, ok := errors.AsType[*format.CorruptError](err); !ok || c.Class != notAStore {
+		return nil, err
+	}
+	l, err := repo.List(ctx, st, name)
+	if err == nil && (len(l.Ignored) > 0 || slices.ContainsFunc(l.Others, func(f repo.File) bool { return !strings.HasPrefix(f.Name, ".") })) {
+		err = refuse("%s: has files that do not belong to a segment store: use an empty or a new folder", storekit.AddressOf(st, name))
+	}
+	return nil, err
+}
