@@ -53,7 +53,7 @@ func (a *app) oakWatch(ctx context.Context, address string, o oak.WatchOptions, 
 	if err != nil {
 		return err
 	}
-	w, err := oak.Watch(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits, NoVerify: a.noVerify}, o)
+	w, err := oak.Watch(ctx, st, name, a.oakOptions(), o)
 	if err != nil {
 		return err
 	}

@@ -149,7 +149,7 @@ func (c *copying) open(ctx context.Context, name string) (err error) {
 				_, _, related = c.s.r.locate(e.ID)
 			}
 			if c.o.Check {
-				err := t.check(ctx, e, false)
+				_, err := t.check(ctx, e, strict)
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
@@ -223,7 +223,7 @@ func (c *copying) misplaced(ctx context.Context, log []byte) (wrong bool, err er
 	}
 	held := []audit.Held{{Index: tarfile.NewIndex(added), Read: func(ctx context.Context, e tarfile.Entry) ([]byte, error) {
 		t, e, _ := c.s.r.locate(e.ID)
-		return t.read(ctx, e, nil, true)
+		return t.read(ctx, e, nil, asStored)
 	}}}
 	met := map[segment.ID]bool{}
 	for i := 0; c.d != nil && i < len(c.d.tars); i++ {
@@ -278,7 +278,7 @@ func (c *copying) segments(ctx context.Context) (err error) {
 func (c *copying) read(ctx context.Context, id segment.ID) (f segment.Finished, err error) {
 	f.ID = id
 	err = c.s.r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) (err error) {
-		f.Data, err = t.read(ctx, e, nil, false)
+		f.Data, err = t.read(ctx, e, nil, healing)
 		f.Generation = e.Generation
 		return err
 	})

@@ -401,12 +401,15 @@ func (j *copyJob) tar(ctx context.Context, a *copiedArchive) error {
 // the damage of a blob. If segments are not to be compared, a tar gets it with its header: a new
 // one would make damage look intact.
 func (j *copyJob) segment(ctx context.Context, t *segmentTar, e tarfile.Entry) (header, b []byte, err error) {
-	s, trusting := j.s, j.s.r.trusting && j.tars
-	header, b, err = t.readBoth(ctx, e, nil, true, trusting)
+	s, how := j.s, healing
+	if j.tars {
+		how = s.r.trust()
+	}
+	header, b, _, err = t.readBoth(ctx, e, nil, true, how)
 	if t.blobs != nil || err == nil && tarfile.Proves(e.ID, header, b) {
 		header = nil
 	}
-	if err == nil && e.ID.IsData() && !trusting {
+	if err == nil && e.ID.IsData() && how != asStored {
 		if _, ok := segment.ParseHead(b); !ok {
 			err = &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: "it does not begin like a data segment"}
 		}
@@ -439,7 +442,7 @@ func (s *Store) parts(ctx context.Context, t *segmentTar) (binaries, graph []byt
 		if !e.ID.IsData() {
 			continue
 		}
-		b, err := t.read(ctx, e, nil, s.r.trusting)
+		b, err := t.read(ctx, e, nil, s.r.trust())
 		if err != nil {
 			return nil, nil, s.r.corrupt(s.r.storeFault(err), "")
 		}

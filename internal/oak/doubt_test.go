@@ -21,7 +21,7 @@ func segmentsIn(t *testing.T, st store.Store) map[segment.ID][]byte {
 	err := onStore(t.Context(), st, func(s *Store) error {
 		for _, tar := range s.r.tars {
 			for _, e := range tar.All() {
-				if b, err := tar.read(t.Context(), e, nil, false); err == nil {
+				if b, err := tar.read(t.Context(), e, nil, healing); err == nil {
 					all[e.ID] = bytes.Clone(b)
 				}
 			}

@@ -278,7 +278,10 @@ func (m *repairer) account(ctx context.Context) (worse bool, err error) {
 			break
 		}
 		if !alike {
-			found := &parsed{r: m.r, trusting: trusting}
+			found := &parsed{r: m.r, trust: strict}
+			if trusting {
+				found.trust = asStored
+			}
 			if before[i], err = m.count(ctx, provable{found}, was.Revision, nil); err != nil {
 				return false, err
 			}
@@ -368,7 +371,7 @@ func (m *repairer) count(ctx context.Context, from segment.Source, super repo.Re
 		lost = func(string, proof.Loss) {}
 	}
 	records := segment.NewReader(from)
-	c.whole, c.nodes, err = trees{records, proof.New(records, o)}.whole(ctx, super, lost)
+	c.whole, c.nodes, err = trees{nil, records, proof.New(records, o)}.whole(ctx, super, lost)
 	return c, err
 }
 

@@ -34,6 +34,7 @@ type repository struct {
 	shadowed []repo.Tar // the tars not in use
 	limits   format.Limits
 	trusting bool   // segments are not compared with their checksums
+	onHeal   func() // called when a bit of a segment was corrected; or nil
 	held     int64  // bytes of indexes
 	release  func() // of tails that were fetched ahead
 
@@ -58,6 +59,7 @@ type segmentTar struct {
 	none           *tarfile.NoIndex
 	trash          []tarfile.Problem // found by the scan
 	scanned        int64             // where the next scan begins
+	onHeal         func()            // of the repository
 }
 
 // fetchedAhead is how many tails are requested at once.
@@ -88,7 +90,7 @@ func (r *repository) beside(ctx context.Context) (err error) {
 
 // openSegments opens what contains the segments, and only determines where they are.
 func openSegments(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *repository, err error) {
-	r := &repository{st: st, name: name, limits: o.Limits.OrDefault(), trusting: o.NoVerify, release: func() {}}
+	r := &repository{st: st, name: name, limits: o.Limits.OrDefault(), trusting: o.NoVerify, onHeal: o.OnHeal, release: func() {}}
 	defer func() {
 		if err != nil {
 			r.close()
@@ -220,7 +222,7 @@ func (r *repository) openNumber(ctx context.Context, letters []repo.Tar) (err er
 			r.shadowed = slices.Concat(r.shadowed, letters[:i], letters[i+1:])
 			return nil
 		}
-		t := &segmentTar{Tar: l, path: r.list.Path(l.Name), blobs: r.list.Blobs.Archive(l.Name)}
+		t := &segmentTar{Tar: l, path: r.list.Path(l.Name), blobs: r.list.Blobs.Archive(l.Name), onHeal: r.onHeal}
 		if t.obj, err = storekit.OpenGrowing(ctx, r.st, t.path); err != nil {
 			return err
 		}

@@ -18,16 +18,36 @@ import (
 
 // parsed has the segments of a repository, the most recently used in memory.
 type parsed struct {
-	r        *repository
-	trusting bool                                                        // segments are not compared with their checksums
-	sparse   bool                                                        // keep only the needed parts of each segment, for stores with cheap reads
-	load     func(context.Context, segment.ID) (*segment.Segment, error) // in the place of r, or nil
+	r      *repository
+	trust  trust
+	sparse bool                                                        // keep only the needed parts of each segment, for stores with cheap reads
+	load   func(context.Context, segment.ID) (*segment.Segment, error) // in the place of r, or nil
 
 	mu    sync.Mutex
 	bytes int
 	used  lru.List // of *kept, the most recently used in front
 	m     map[segment.ID]*lru.Element
 }
+
+// trust is what is done with a segment that does not match its checksum.
+type trust uint8
+
+const (
+	healing  trust = iota // a single wrong bit is corrected; anything else is an error
+	strict                // an error, as for Oak, which reads the wrong bit
+	asStored              // nothing: it is not compared
+)
+
+// trust returns how segments are read for users.
+func (r *repository) trust() trust {
+	if r.trusting {
+		return asStored
+	}
+	return healing
+}
+
+// proving returns how segments are read to find out what Oak can read.
+func (r *repository) proving() trust { return max(r.trust(), strict) }
 
 // kept is a segment in memory, and the size that is counted for it.
 type kept struct {
@@ -119,9 +139,9 @@ func (r *repository) anyCopy(ctx context.Context, id segment.ID, read func(*segm
 
 func (p *parsed) parse(ctx context.Context, t *segmentTar, e tarfile.Entry) (*segment.Segment, error) {
 	if p.sparse && t.holds(e) {
-		if !p.trusting {
-			if err := t.check(ctx, e, false); err != nil {
-				return nil, err
+		if p.trust != asStored {
+			if whole, err := t.check(ctx, e, p.trust); err != nil || whole != nil {
+				return whole, err
 			}
 		}
 		ctx = context.WithoutCancel(ctx) // for other readers that need more of it
@@ -130,7 +150,7 @@ func (p *parsed) parse(ctx context.Context, t *segmentTar, e tarfile.Entry) (*se
 			return b, p.r.storeFault(t.obj.ReadAt(ctx, b, e.Pos+int64(off)))
 		})
 	}
-	b, err := t.read(ctx, e, nil, p.trusting)
+	b, err := t.read(ctx, e, nil, p.trust)
 	if err != nil {
 		return nil, err
 	}
@@ -145,17 +165,16 @@ func (p *parsed) Size(_ context.Context, id segment.ID) (int, error) {
 	return 0, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
 }
 
-// read reads a segment into buf, or into a longer slice if buf is too short. Unless the segment
-// is trusted, it must match its header.
-func (t *segmentTar) read(ctx context.Context, e tarfile.Entry, buf []byte, trusted bool) ([]byte, error) {
-	_, b, err := t.readBoth(ctx, e, buf, !trusted, trusted)
+// read reads a segment into buf, or into a longer slice if buf is too short.
+func (t *segmentTar) read(ctx context.Context, e tarfile.Entry, buf []byte, how trust) ([]byte, error) {
+	_, b, _, err := t.readBoth(ctx, e, buf, how != asStored, how)
 	return b, err
 }
 
-// readBoth is read that also returns the header, if wanted.
-func (t *segmentTar) readBoth(ctx context.Context, e tarfile.Entry, buf []byte, headed, trusted bool) (header, data []byte, err error) {
+// readBoth is read that also returns the header, if wanted, and whether a bit was corrected.
+func (t *segmentTar) readBoth(ctx context.Context, e tarfile.Entry, buf []byte, headed bool, how trust) (header, data []byte, healed bool, err error) {
 	if !t.holds(e) {
-		return nil, nil, &tarfile.Error{Class: tarfile.OutOfBounds, Object: t.path, Offset: e.Pos, What: fmt.Sprintf("segment %s: %d bytes, but the file ends at %d", e.ID, e.Len, t.size)}
+		return nil, nil, false, &tarfile.Error{Class: tarfile.OutOfBounds, Object: t.path, Offset: e.Pos, What: fmt.Sprintf("segment %s: %d bytes, but the file ends at %d", e.ID, e.Len, t.size)}
 	}
 	head := 0
 	if headed {
@@ -163,29 +182,40 @@ func (t *segmentTar) readBoth(ctx context.Context, e tarfile.Entry, buf []byte, 
 	}
 	b := slices.Grow(buf[:0], head+e.Len)[: head+e.Len : head+e.Len]
 	if err := t.obj.ReadAt(ctx, b, e.Pos-int64(head)); err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
-	if !trusted {
-		if what := tarfile.Compare(e.ID, b[:head], b[head:]); what != "" {
-			return nil, nil, &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: what}
+	what := ""
+	switch how {
+	case healing:
+		if healed, what = tarfile.Heal(e.ID, b[:head], b[head:]); healed && t.onHeal != nil {
+			t.onHeal()
 		}
+	case strict:
+		what = tarfile.Compare(e.ID, b[:head], b[head:])
 	}
-	return b[:head], b[head:], nil
+	if what != "" {
+		return nil, nil, false, &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: what}
+	}
+	return b[:head], b[head:], healed, nil
 }
 
 // buffers have room for a segment with its header.
 var buffers = sync.Pool{New: func() any { return new([tarfile.BlockSize + tarfile.MaxSegment]byte) }}
 
-// check reads a segment without keeping it in memory.
-func (t *segmentTar) check(ctx context.Context, e tarfile.Entry, trusted bool) error {
+// check reads a segment without keeping it in memory. It returns the segment
+// only if a bit was corrected, because the tar does not have it then.
+func (t *segmentTar) check(ctx context.Context, e tarfile.Entry, how trust) (corrected *segment.Segment, err error) {
 	buf := buffers.Get().(*[tarfile.BlockSize + tarfile.MaxSegment]byte)
 	defer buffers.Put(buf)
-	_, err := t.read(ctx, e, buf[:], trusted)
-	return err
+	_, b, healed, err := t.readBoth(ctx, e, buf[:], true, how)
+	if !healed {
+		return nil, err
+	}
+	return segment.Parse(e.ID, bytes.Clone(b))
 }
 
 // wholeSegment is the codec of a segment with its header. It compares the segment with the
-// header.
+// header, and corrects a single wrong bit.
 const wholeSegment = "oak-segment"
 
 func init() {
@@ -193,6 +223,9 @@ func init() {
 		b, err := io.ReadAll(io.LimitReader(r, tarfile.BlockSize+tarfile.MaxSegment+1))
 		if err == nil {
 			b, err = appendSegment(nil, b, len(b)-tarfile.BlockSize)
+		}
+		if err == codec.ErrHealed { // Append was called before, and has told it
+			err = nil
 		}
 		return io.NopCloser(bytes.NewReader(b)), err
 	}})
@@ -205,10 +238,15 @@ func appendSegment(dst, stored []byte, size int) ([]byte, error) {
 	header, data := stored[:tarfile.BlockSize], stored[tarfile.BlockSize:]
 	h, _ := tarfile.ParseHeader(header)
 	name, _ := tarfile.ParseEntryName(h.Name)
-	if what := tarfile.Compare(name.ID, header, data); what != "" {
-		return dst, fault(badChecksum, "", tarfile.BlockSize, "segment %s: %s", name.ID, what)
+	dst = append(dst, data...)
+	healed, what := tarfile.Heal(name.ID, header, dst[len(dst)-size:])
+	switch {
+	case what != "":
+		return dst[:len(dst)-size], fault(badChecksum, "", tarfile.BlockSize, "segment %s: %s", name.ID, what)
+	case healed:
+		return dst, codec.ErrHealed
 	}
-	return append(dst, data...), nil
+	return dst, nil
 }
 
 // extent returns where n bytes of a segment from off are stored. They are the content from at.

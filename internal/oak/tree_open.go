@@ -46,7 +46,7 @@ func newTree(ctx context.Context, r *repository, records *segment.Reader, o form
 	t.paths = t
 	if r.st.Can().Near {
 		near := *t
-		near.records = segment.NewReader(&parsed{r: r, trusting: r.trusting, sparse: true})
+		near.records = segment.NewReader(&parsed{r: r, trust: r.trust(), sparse: true})
 		near.paths = &near
 		t.paths = &near
 	}
