@@ -10,10 +10,12 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
@@ -25,6 +27,8 @@ type readout struct {
 	all  map[string]string
 	said bool
 	old  bool // and that all of it may be of an older revision
+
+	healed int // how often it was told that damage was healed
 }
 
 func (r *readout) got(name, what string) { r.all[name] = what }
@@ -116,7 +120,7 @@ var ways = map[string]func(t *testing.T, st store.Store, view string, r *readout
 		})
 	},
 	"export": func(t *testing.T, st store.Store, _ string, r *readout) {
-		s, err := OpenStore(t.Context(), st, "s", format.OpenOptions{})
+		s, err := OpenStore(t.Context(), st, "s", format.OpenOptions{OnHeal: sync.OnceFunc(func() { r.healed++ })})
 		if err != nil {
 			r.failed(t, err)
 			return
@@ -208,6 +212,61 @@ func TestNothingWrongIsHandedOut(t *testing.T) {
 	}
 }
 
+// TestAWrongBitCostsNothing flips a bit of a segment, and reads everything in one of the ways: all
+// of it is right, and OnHeal tells if anything was corrected. HOLDALL_LONG is how many rounds.
+func TestAWrongBitCostsNothing(t *testing.T) {
+	testkit.Serial(t)
+	told := 0
+	for _, name := range []string{"written", "types", "checkpoints", "v12", "two-letters", "multitar", "wide", "cleanup-pending", "unclean-open", "empty-store"} {
+		t.Run(name, func(t *testing.T) {
+			rnd := testkit.Rand(t)
+			sound := &storetest.Mem{}
+			if name == "written" {
+				writeSeveralTars(t, sound)
+			} else {
+				sound = fixture(t, name)
+			}
+			var places [][2]int64
+			var tars []string
+			err := onStore(t.Context(), sound, func(s *Store) error {
+				for _, tar := range s.r.tars {
+					for _, e := range tar.All() {
+						places, tars = append(places, [2]int64{e.Pos - tarfile.BlockSize, tarfile.BlockSize + int64(e.Len)}), append(tars, tar.path)
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]*readout{}
+			names := slices.Sorted(maps.Keys(ways))
+			for range testkit.Rounds(t, 24) {
+				i := rnd.IntN(len(places))
+				at, bit := places[i][0]+rnd.Int64N(places[i][1]), rnd.IntN(8)
+				st := sound.Clone()
+				b := bytes.Clone(st.Get(tars[i]))
+				b[at] ^= 1 << bit
+				st.Put(tars[i], b)
+				way, view := names[rnd.IntN(len(names))], views[rnd.IntN(len(views))]
+				if want[way+view] == nil {
+					want[way+view] = &readout{all: map[string]string{}}
+					ways[way](t, sound, view, want[way+view])
+				}
+				got, all := &readout{all: map[string]string{}}, want[way+view]
+				ways[way](t, st, view, got)
+				told += got.healed
+				if got.healed > 1 || got.said != all.said || !maps.Equal(got.all, all.all) {
+					t.Errorf("bit %d of the byte at %d of %s: %s of %s: %d of %d, said %v, healed %d times", bit, at, tars[i], way, view, len(got.all), len(all.all), got.said, got.healed)
+				}
+			}
+		})
+	}
+	if told == 0 {
+		t.Error("nothing was told to be healed")
+	}
+}
+
 // writeSeveralTars writes a store of small contents and binaries over three tars.
 func writeSeveralTars(t *testing.T, st *storetest.Mem) {
 	t.Helper()
@@ -228,7 +287,7 @@ func writeSeveralTars(t *testing.T, st *storetest.Mem) {
 
 func withArchive(t *testing.T, st store.Store, view string, r *readout, do func(*holdall.Archive) error) {
 	t.Helper()
-	a, err := holdall.Open(t.Context(), "s", holdall.OpenOptions{Store: st, Formats: []*format.Format{Format}, View: view, CacheBytes: 1})
+	a, err := holdall.Open(t.Context(), "s", holdall.OpenOptions{Store: st, Formats: []*format.Format{Format}, View: view, CacheBytes: 1, OnHeal: func(string) { r.healed++ }})
 	if err != nil {
 		r.failed(t, err)
 		return
