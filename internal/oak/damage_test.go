@@ -137,7 +137,8 @@ var ways = map[string]func(t *testing.T, st store.Store, view string, r *readout
 			r.failed(t, err)
 			return
 		}
-		r.said, r.old = r.said || x.Lost > 0, s.Doubt() != nil
+		r.said = r.said || x.Lost > 0 || s.Doubt() != nil
+		r.old = s.Doubt() != nil && s.Doubt().Class == headRewound
 		for line := range strings.SplitSeq(b.String(), "\n") {
 			if !strings.Contains(line, `"lost":`) {
 				r.got(line, "")
@@ -296,14 +297,14 @@ func withArchive(t *testing.T, st store.Store, view string, r *readout, do func(
 	if err := do(a); err != nil {
 		r.failed(t, err)
 	}
-	if a.Doubt() != nil {
-		r.said, r.old = true, view != segmentsView
+	if c, ok := errors.AsType[*format.CorruptError](a.Doubt()); ok {
+		r.said, r.old = true, view != segmentsView && c.Class == headRewound
 	}
 }
 
 func (r *readout) entry(t *testing.T, e holdall.Entry) {
 	t.Helper()
-	if e.Fault != nil && e.Fault.Class != externalBlob {
+	if e.Fault != nil && e.Fault.Class != externalBlob || e.Attr[unprovenAttr] != "" {
 		r.said = true
 		return
 	}

@@ -329,9 +329,24 @@ func (r *repository) head(ctx context.Context) (repo.Head, error) {
 // rewound records how many lines of the journal after the revision that is read lead to no
 // segment.
 func (r *repository) rewound(lines int) {
-	if lines > 0 {
+	if lines > 0 && !r.guesses() {
 		r.doubt.Store(&fault(headRewound, r.list.Path(repo.Journal), -1, "%d lines of the journal have no revision, or are cut off: reads may return an older state", lines).Problem)
 	}
+}
+
+// doubted records that names and places are read from a damaged segment.
+func (r *repository) doubted(why error) {
+	if !r.guesses() {
+		p := r.damage(why).Problem
+		p.Message += ": names and places that it has are not proven, and its values are refused"
+		r.doubt.Store(&p)
+	}
+}
+
+// guesses reports whether names and places were read from a damaged segment.
+func (r *repository) guesses() bool {
+	p := r.doubt.Load()
+	return p != nil && p.Class == badChecksum
 }
 
 // journal yields the lines of the journal, as [repo.Entries] does.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	lru "container/list"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -36,6 +37,7 @@ const (
 	healing  trust = iota // a single wrong bit is corrected; anything else is an error
 	strict                // an error, as for Oak, which reads the wrong bit
 	asStored              // nothing: it is not compared
+	guessing              // as healing; but if all copies are damaged, one is read as stored, and the store doubted
 )
 
 // trust returns how segments are read for users.
@@ -44,6 +46,12 @@ func (r *repository) trust() trust {
 		return asStored
 	}
 	return healing
+}
+
+// isAltered reports whether an error is about a segment that does not match its checksum.
+func isAltered(err error) bool {
+	e, ok := errors.AsType[*segment.Error](err)
+	return ok && e.Class == segment.Altered
 }
 
 // proving returns how segments are read to find out what Oak can read.
@@ -108,10 +116,22 @@ func (p *parsed) read(ctx context.Context, id segment.ID) (s *segment.Segment, e
 	if p.load != nil {
 		return p.load(ctx, id)
 	}
-	err = p.r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) error {
-		s, err = p.parse(ctx, t, e)
+	how := p.trust
+	if how == guessing {
+		how = healing
+	}
+	copied := func(t *segmentTar, e tarfile.Entry) error {
+		s, err = p.parse(ctx, t, e, how)
 		return err
-	})
+	}
+	if err = p.r.anyCopy(ctx, id, copied); p.trust == guessing && isAltered(err) {
+		altered := err
+		how = asStored
+		if err = p.r.anyCopy(ctx, id, copied); err != nil {
+			return nil, altered
+		}
+		p.r.doubted(altered)
+	}
 	return s, err
 }
 
@@ -137,10 +157,10 @@ func (r *repository) anyCopy(ctx context.Context, id segment.ID, read func(*segm
 	return first
 }
 
-func (p *parsed) parse(ctx context.Context, t *segmentTar, e tarfile.Entry) (*segment.Segment, error) {
+func (p *parsed) parse(ctx context.Context, t *segmentTar, e tarfile.Entry, how trust) (*segment.Segment, error) {
 	if p.sparse && t.holds(e) {
-		if p.trust != asStored {
-			if whole, err := t.check(ctx, e, p.trust); err != nil || whole != nil {
+		if how != asStored {
+			if whole, err := t.check(ctx, e, how); err != nil || whole != nil {
 				return whole, err
 			}
 		}
@@ -150,7 +170,7 @@ func (p *parsed) parse(ctx context.Context, t *segmentTar, e tarfile.Entry) (*se
 			return b, p.r.storeFault(t.obj.ReadAt(ctx, b, e.Pos+int64(off)))
 		})
 	}
-	b, err := t.read(ctx, e, nil, p.trust)
+	b, err := t.read(ctx, e, nil, how)
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,9 @@ type treeReader struct {
 	checkpoint string           // name of the checkpoint shown, or empty
 	depth      int
 	datastore  string // or empty
+	// guess reads what damaged segments have for names and places, but not for values. It is nil for
+	// those who make something that lasts of the tree.
+	guess *segment.Reader
 	// paths is the same reader for following a path. It reads parts of segments if that costs
 	// less.
 	paths *treeReader
@@ -39,6 +42,7 @@ type spot struct {
 	id    segment.RecordID
 	depth int
 	lost  error // why it is not known which node it is
+	doubt bool  // it was found by damaged segments
 }
 
 // under returns the path of a child or property whose name is already escaped.
@@ -61,8 +65,31 @@ func (t *treeReader) node(ctx context.Context, s spot) (segment.Node, error) {
 	case len(s.name) > mostPath:
 		return segment.Node{}, t.treeFault(treeLimit, s.id.Segment, -1, "path: expected at most %d bytes, found %d", mostPath, len(s.name))
 	}
-	return t.records.Node(ctx, s.id)
+	return t.nodeOf(ctx, s.id)
 }
+
+// nodeOf reads a node, by a guess if it is in a damaged segment.
+func (t *treeReader) nodeOf(ctx context.Context, id segment.RecordID) (segment.Node, error) {
+	n, err := t.records.Node(ctx, id)
+	if t.guess == nil || !isAltered(err) {
+		return n, err
+	}
+	if g, bad := t.guess.Node(ctx, id); bad == nil {
+		return g, nil
+	}
+	return n, err
+}
+
+// guessed returns why a node is a guess, or nil if it is not.
+func (t *treeReader) guessed(ctx context.Context, n segment.Node) (err error) {
+	if t.guess != nil && n.By() == t.guess {
+		_, err = t.records.Node(ctx, n.ID())
+	}
+	return err
+}
+
+// unprovenAttr is "true" for what is found by damaged segments.
+const unprovenAttr = "unproven"
 
 // nodeBelow is node for descending. A node that is below itself is damage.
 func (t *treeReader) nodeBelow(ctx context.Context, s spot, above map[segment.RecordID]bool) (segment.Node, error) {
@@ -80,6 +107,9 @@ func (t *treeReader) nodeEntry(ctx context.Context, s spot) (format.Entry, error
 	if err != nil {
 		return e, t.lost(&e, err)
 	}
+	if s.doubt || t.guessed(ctx, n) != nil {
+		e.Attr = map[string]string{unprovenAttr: "true"}
+	}
 	e.ModTime, err = t.modTime(ctx, n)
 	return e, err
 }
@@ -94,6 +124,9 @@ const (
 // modTime returns when a node changed, if that is recorded. For a file it is recorded in the
 // content node, which is only read if no other segment is needed.
 func (t *treeReader) modTime(ctx context.Context, n segment.Node) (time.Time, error) {
+	if t.guessed(ctx, n) != nil {
+		return time.Time{}, nil
+	}
 	at, err := t.date(ctx, n, lastModified)
 	if !at.IsZero() || err != nil {
 		return at, err
@@ -153,12 +186,17 @@ const (
 func (t *treeReader) children(ctx context.Context, s spot) iter.Seq2[spot, error] {
 	return pipe.Told(func(tell func(spot) error) error {
 		var at segment.Place
-		lost := 0
+		lost, guess := 0, false
 		for more := true; more; {
-			n, err := t.records.Node(ctx, s.id)
+			from := at
+			n, err := t.nodeOf(ctx, s.id)
+			if guess {
+				n, err = t.guess.Node(ctx, s.id)
+			}
 			if err != nil {
 				return err
 			}
+			doubt := s.doubt || t.guessed(ctx, n) != nil && t.guesses()
 			var some []spot
 			bytes := 0
 			more = false
@@ -166,12 +204,18 @@ func (t *treeReader) children(ctx context.Context, s spot) iter.Seq2[spot, error
 				if t.unlessDamage(err) != nil {
 					return err
 				}
+				if !guess && t.guess != nil && isAltered(err) {
+					if _, bad := t.guess.Node(ctx, s.id); bad == nil {
+						at, some, guess, more = from, nil, true, true
+						break
+					}
+				}
 				elem := writeTreeName(c.Name, s.depth == 0)
 				if err != nil && c.Name == "" {
 					lost++
 					elem = fmt.Sprint(lostMark, lost)
 				}
-				some = append(some, spot{s.under(elem), c.Value, s.depth + 1, err})
+				some = append(some, spot{s.under(elem), c.Value, s.depth + 1, err, doubt})
 				bytes += len(c.Name)
 				if more = len(some) == batchChildren || bytes >= batchBytes; more {
 					break
@@ -198,15 +242,30 @@ func tellAll(ctx context.Context, some []spot, tell func(spot) error) error {
 	return nil
 }
 
-// childNamed finds a child. If some of the children are lost, it may not be known whether the
-// child exists; then lost is the reason.
-func (t *treeReader) childNamed(ctx context.Context, n segment.Node, name string) (id segment.RecordID, ok bool, lost, err error) {
-	id, ok, err = n.Child(ctx, name)
+// A child is what is known of a child that was looked for.
+type child struct {
+	id    segment.RecordID
+	ok    bool
+	lost  error // why it is not known whether it exists, or which node it is
+	doubt bool
+}
+
+// childNamed finds a child of a node.
+func (t *treeReader) childNamed(ctx context.Context, n segment.Node, name string) (c child, err error) {
+	c.id, c.ok, err = n.Child(ctx, name)
+	c.doubt = t.guessed(ctx, n) != nil
+	if t.guess != nil && isAltered(err) {
+		if g, bad := t.guess.Node(ctx, n.ID()); bad == nil {
+			if id, ok, bad := g.Child(ctx, name); bad == nil {
+				return child{id, ok, nil, true}, nil
+			}
+		}
+	}
 	if err != nil && t.damage(err) != nil {
 		shape := n.Template()
-		return id, shape.Rule == segment.OneChild && shape.Child == name, err, nil
+		c.ok, c.lost, err = shape.Rule == segment.OneChild && shape.Child == name, err, nil
 	}
-	return id, ok, nil, err
+	return c, err
 }
 
 // Entries walks the tree in the reference's order: a node, its properties, its children. An entry
@@ -234,7 +293,7 @@ func (t *treeReader) walk(ctx context.Context, s spot, above []segment.RecordID,
 	err := t.properties(ctx, s, func(e format.Entry, p segment.Property) error {
 		err := tell(e)
 		if err == nil && on && e.Kind == format.Dir && e.Fault == nil {
-			err = t.binaries(ctx, e.Name, p, tell)
+			err = t.binaries(ctx, e.Name, s.doubt, p, tell)
 		}
 		return err
 	})

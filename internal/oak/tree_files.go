@@ -96,17 +96,17 @@ func (t *treeReader) below(ctx context.Context, at spot, elem string) (spot, err
 	if said.lost > 0 {
 		return t.lostChild(ctx, at, elem)
 	}
-	id, ok, lost, err := t.childNamed(ctx, n, said.name)
-	if err == nil && !ok {
-		if id, ok, err = t.misnamed(ctx, n, said.name); err == nil && !ok {
+	c, err := t.childNamed(ctx, n, said.name)
+	if err == nil && !c.ok {
+		if c.id, c.ok, err = t.misnamed(ctx, n, said.name); err == nil && !c.ok {
 			err = fs.ErrNotExist
-			if lost != nil {
-				err = t.corrupt(lost, at.name)
+			if c.lost != nil {
+				err = t.corrupt(c.lost, at.name)
 			}
 		}
-		lost = nil
+		c.lost = nil
 	}
-	return spot{at.under(elem), id, at.depth + 1, lost}, err
+	return spot{at.under(elem), c.id, at.depth + 1, c.lost, at.doubt || c.doubt}, err
 }
 
 // listed yields what is in a directory and, if on is set, everything below it.
@@ -187,13 +187,19 @@ func (f *filesReader) entry(ctx context.Context, s spot) (e format.Entry, shown 
 	if err != nil {
 		return e, true, f.lost(&e, err)
 	}
+	guessed := f.guessed(ctx, n)
+	if s.doubt || guessed != nil {
+		e.Attr = map[string]string{unprovenAttr: "true"}
+	}
 	primary := ""
 	if p := n.Template().Primary; p != nil {
 		primary = p.Text
 	}
 	if lucene := isLucene(n.Template()); s.depth > 0 && (lucene || n.Template().Rule != segment.NoChild) {
 		file := lucene
-		if lucene {
+		if lucene && guessed != nil {
+			e.Kind, err = format.File, f.lost(&e, guessed)
+		} else if lucene {
 			err = f.lucene(ctx, &e, n)
 		} else {
 			file, err = f.file(ctx, &e, n, primary)
@@ -227,7 +233,9 @@ func (f *filesReader) file(ctx context.Context, e *format.Entry, n segment.Node,
 	if err != nil || !ok || p.Multi || p.Type != segment.Binary {
 		return false, err
 	}
-	e.Kind, e.Attr = format.File, map[string]string{}
+	if e.Kind = format.File; e.Attr == nil {
+		e.Attr = map[string]string{}
+	}
 	if lost == nil {
 		var v segment.Value
 		if v, lost = p.At(ctx, 0); lost == nil {

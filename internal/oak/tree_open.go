@@ -53,6 +53,17 @@ func newTree(ctx context.Context, r *repository, records *segment.Reader, o form
 	return t, nil
 }
 
+// guessing returns t such that it shows what damaged segments have for names and places.
+func (t *treeReader) guessing() *treeReader {
+	if t.trusting {
+		return t
+	}
+	g, paths := *t, *t.paths
+	g.guess = segment.NewReader(&parsed{r: t.repository, trust: guessing})
+	g.paths, paths.paths, paths.guess = &paths, &paths, g.guess
+	return &g
+}
+
 // choose finds the node that is shown as the root. It reads the journal, the super root and, for
 // a checkpoint, the nodes on the path to it.
 func (t *treeReader) choose(ctx context.Context, param map[string]string) (err error) {

@@ -1,6 +1,7 @@
 package oak
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,20 +39,21 @@ func isBinaries(p segment.Property) bool { return p.Multi && p.Type == segment.B
 
 // properties calls do with the entry of each of a node's properties, and with the property.
 func (t *treeReader) properties(ctx context.Context, s spot, do func(format.Entry, segment.Property) error) error {
-	n, err := t.records.Node(ctx, s.id)
+	n, err := t.nodeOf(ctx, s.id)
 	if err != nil {
 		return t.corrupt(err, s.name)
 	}
+	guessed := t.guessed(ctx, n)
 	for p, lost := range n.Properties(ctx) {
 		elem := writeTreeName(p.Name, s.depth == 0)
-		_, isNode, _, err := t.childNamed(ctx, n, p.Name)
+		c, err := t.childNamed(ctx, n, p.Name)
 		if err != nil {
 			return err
 		}
-		if isNode {
+		if c.ok {
 			elem += propertyMark
 		}
-		e, err := t.propertyEntry(ctx, s.under(elem), s.id, p, lost)
+		e, err := t.propertyEntry(ctx, s, s.under(elem), p, cmp.Or(guessed, lost))
 		if err == nil {
 			err = do(e, p)
 		}
@@ -62,10 +64,19 @@ func (t *treeReader) properties(ctx context.Context, s spot, do func(format.Entr
 	return nil
 }
 
+// valueEntry returns the entry of a value below a node, without the value.
+func (s spot) valueEntry(name string, t segment.PropertyType) format.Entry {
+	e := format.Entry{Name: name, Kind: format.Property, Attr: map[string]string{typeAttr: t.String()}}
+	if s.doubt {
+		e.Attr[unprovenAttr] = "true"
+	}
+	return e
+}
+
 // propertyEntry returns the entry of a node's property. A single value is a file. Several values,
 // of any type, are a file with a JSON array of their texts. Several binaries are a directory.
-func (t *treeReader) propertyEntry(ctx context.Context, name string, node segment.RecordID, p segment.Property, lost error) (format.Entry, error) {
-	e := format.Entry{Name: name, Kind: format.Property, Attr: map[string]string{typeAttr: p.Type.String()}}
+func (t *treeReader) propertyEntry(ctx context.Context, of spot, name string, p segment.Property, lost error) (format.Entry, error) {
+	e := of.valueEntry(name, p.Type)
 	if p.Multi {
 		e.Attr[multipleAttr] = "true"
 	}
@@ -78,7 +89,7 @@ func (t *treeReader) propertyEntry(ctx context.Context, name string, node segmen
 		err = lost
 	case isBinaries(p):
 	case p.Multi:
-		e.Ref = arrayRef{node, p.Name}
+		e.Ref = arrayRef{of.id, p.Name}
 		err = t.array(ctx, p, func(b []byte) bool {
 			e.Size += int64(len(b))
 			return true
@@ -94,10 +105,10 @@ func (t *treeReader) propertyEntry(ctx context.Context, name string, node segmen
 }
 
 // binaries yields the values of a property that is a directory.
-func (t *treeReader) binaries(ctx context.Context, dir string, p segment.Property, tell func(format.Entry) error) error {
+func (t *treeReader) binaries(ctx context.Context, dir string, doubt bool, p segment.Property, tell func(format.Entry) error) error {
 	i := 0
 	for v, err := range p.Values(ctx) {
-		e, err := t.binaryEntry(ctx, dir+"/"+strconv.Itoa(i), v, err)
+		e, err := t.binaryEntry(ctx, dir+"/"+strconv.Itoa(i), doubt, v, err)
 		if err == nil {
 			err = tell(e)
 		}
@@ -108,8 +119,8 @@ func (t *treeReader) binaries(ctx context.Context, dir string, p segment.Propert
 	return nil
 }
 
-func (t *treeReader) binaryEntry(ctx context.Context, name string, v segment.Value, lost error) (format.Entry, error) {
-	e := format.Entry{Name: name, Kind: format.Property, Attr: map[string]string{typeAttr: segment.Binary.String()}}
+func (t *treeReader) binaryEntry(ctx context.Context, name string, doubt bool, v segment.Value, lost error) (format.Entry, error) {
+	e := spot{doubt: doubt}.valueEntry(name, segment.Binary)
 	if lost == nil {
 		lost = t.content(ctx, &e, v)
 	}
