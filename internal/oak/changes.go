@@ -256,7 +256,7 @@ func (d *difference) children(before, after spot) error {
 		case c.After == none:
 			err = d.tell(Change{Kind: NodeRemoved, Path: shownPath(name)})
 		default:
-			err = d.nodes(spot{name: name, id: c.Before, depth: after.depth + 1}, spot{name: name, id: c.After, depth: after.depth + 1})
+			err = d.nodes(spot{name, c.Before, after.depth + 1, nil}, spot{name, c.After, after.depth + 1, nil})
 		}
 		if err != nil {
 			return err

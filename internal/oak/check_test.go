@@ -182,7 +182,7 @@ func met(t *testing.T, st store.Store, revision string) map[string]bool {
 		r, err := treeFormat.Open(ctx, st, name, o)
 		if err == nil {
 			x := r.(*treeReader)
-			x.guess, x.paths.guess = nil, nil
+			x.shape, x.paths.shape = x.records, x.paths.records
 		}
 		return r, err
 	}

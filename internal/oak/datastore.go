@@ -244,7 +244,7 @@ func (s *Store) usesOf(ctx context.Context, t *segmentTar, listed bool, tell fun
 	}
 	work := func(ctx context.Context, x *some) {
 		source := &parsed{r: s.r}
-		g, err := source.parse(ctx, t, x.e, healing)
+		g, err := source.parse(ctx, t, x.e)
 		if err == nil {
 			source.keep(g)
 			records := segment.NewReader(source)

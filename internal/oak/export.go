@@ -111,7 +111,10 @@ func (t *Tree) Export(ctx context.Context, to io.Writer, name string, o ExportOp
 	if o.After != "" && o.From != "" {
 		return Exported{}, fmt.Errorf("expected one of after and from: %w", fs.ErrInvalid)
 	}
-	t = &Tree{t.t.guessing()}
+	guessing, paths := *t.t, *t.t.paths
+	guessing.paths = &paths
+	guessing.guess()
+	t = &Tree{&guessing}
 	top, err := t.t.findNode(ctx, nodePath(name))
 	if err != nil {
 		return Exported{}, err
@@ -144,13 +147,12 @@ type exporter struct {
 func (x *exporter) node(ctx context.Context, s spot) error {
 	n, err := x.t.nodeBelow(ctx, s, x.above)
 	if err == nil {
+		what := told{path: shownPath(s.name), id: s.id}
 		if l, guessed := x.t.lostAsJSON(x.t.guessed(ctx, n)); guessed {
-			if err := x.tell(told{path: shownPath(s.name), lost: &l}); err != nil || n.Template().Rule == segment.NoChild {
-				return err
-			}
-			return x.below(ctx, s, x.node)
+			what.lost = &l
+			x.nodes--
 		}
-		if err = x.tell(told{path: shownPath(s.name), id: s.id}); err != nil {
+		if err = x.tell(what); err != nil {
 			return err
 		}
 		if x.nodes++; n.Template().Rule == segment.NoChild {

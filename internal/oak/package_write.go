@@ -548,7 +548,7 @@ func (p *packer) ordered(ctx context.Context, s spot, told map[uint64]struct{}, 
 				continue
 			}
 			told[p.hash(name)] = struct{}{}
-			some = append(some, spot{name: s.under(writeTreeName(name, s.depth == 0)), id: id, depth: s.depth + 1})
+			some = append(some, spot{s.under(writeTreeName(name, s.depth == 0)), id, s.depth + 1, nil})
 		}
 		more = i < order.Len()
 		if err := tellAll(ctx, some, tell); err != nil {

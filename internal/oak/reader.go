@@ -37,7 +37,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 		if err != nil {
 			return nil, errors.Join(err, r.close())
 		}
-		t = t.guessing()
+		t.guess()
 		if o.View == filesView {
 			return &filesReader{t}, nil
 		}

@@ -24,11 +24,15 @@ type parsed struct {
 	sparse bool                                                        // keep only the needed parts of each segment, for stores with cheap reads
 	load   func(context.Context, segment.ID) (*segment.Segment, error) // in the place of r, or nil
 
-	mu    sync.Mutex
-	bytes int
-	used  lru.List // of *kept, the most recently used in front
-	m     map[segment.ID]*lru.Element
+	mu      sync.Mutex
+	bytes   int
+	used    lru.List // of *kept, the most recently used in front
+	m       map[segment.ID]*lru.Element
+	altered map[segment.ID]error // of segments that cannot be read
 }
+
+// mostAltered is how many damaged segments are remembered.
+const mostAltered = 4096
 
 // trust is what is done with a segment that does not match its checksum.
 type trust uint8
@@ -37,7 +41,6 @@ const (
 	healing  trust = iota // a single wrong bit is corrected; anything else is an error
 	strict                // an error, as for Oak, which reads the wrong bit
 	asStored              // nothing: it is not compared
-	guessing              // as healing; but if all copies are damaged, one is read as stored, and the store doubted
 )
 
 // trust returns how segments are read for users.
@@ -46,12 +49,6 @@ func (r *repository) trust() trust {
 		return asStored
 	}
 	return healing
-}
-
-// isAltered reports whether an error is about a segment that does not match its checksum.
-func isAltered(err error) bool {
-	e, ok := errors.AsType[*segment.Error](err)
-	return ok && e.Class == segment.Altered
 }
 
 // proving returns how segments are read to find out what Oak can read.
@@ -69,6 +66,10 @@ const parsedBytes = 48 << 20
 // Segment reads a segment. If there are several copies, it returns the first intact one.
 func (p *parsed) Segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
 	p.mu.Lock()
+	if err := p.altered[id]; err != nil {
+		p.mu.Unlock()
+		return nil, err
+	}
 	if e := p.m[id]; e != nil {
 		p.used.MoveToFront(e)
 		k := e.Value.(*kept)
@@ -81,10 +82,42 @@ func (p *parsed) Segment(ctx context.Context, id segment.ID) (*segment.Segment, 
 	p.mu.Unlock()
 	s, err := p.read(ctx, id)
 	if err != nil {
+		if isAltered(err) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if p.altered == nil || len(p.altered) == mostAltered {
+				p.altered = map[segment.ID]error{}
+			}
+			p.altered[id] = err
+		}
 		return nil, err
 	}
 	p.keep(s)
 	return s, nil
+}
+
+// A guesser has the segments of sure, and those that are damaged as they are stored: for names and
+// places, which then are not proven, but not for values.
+type guesser struct {
+	sure   segment.Source
+	stored *parsed
+}
+
+func (g guesser) Segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
+	s, err := g.sure.Segment(ctx, id)
+	if isAltered(err) {
+		if guess, bad := g.stored.Segment(ctx, id); bad == nil {
+			g.stored.r.doubted(err)
+			return guess, nil
+		}
+	}
+	return s, err
+}
+
+// isAltered reports whether an error is about a segment that does not match its checksum.
+func isAltered(err error) bool {
+	e, ok := errors.AsType[*segment.Error](err)
+	return ok && e.Class == segment.Altered
 }
 
 func (p *parsed) keep(s *segment.Segment) {
@@ -116,22 +149,10 @@ func (p *parsed) read(ctx context.Context, id segment.ID) (s *segment.Segment, e
 	if p.load != nil {
 		return p.load(ctx, id)
 	}
-	how := p.trust
-	if how == guessing {
-		how = healing
-	}
-	copied := func(t *segmentTar, e tarfile.Entry) error {
-		s, err = p.parse(ctx, t, e, how)
+	err = p.r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) error {
+		s, err = p.parse(ctx, t, e)
 		return err
-	}
-	if err = p.r.anyCopy(ctx, id, copied); p.trust == guessing && isAltered(err) {
-		altered := err
-		how = asStored
-		if err = p.r.anyCopy(ctx, id, copied); err != nil {
-			return nil, altered
-		}
-		p.r.doubted(altered)
-	}
+	})
 	return s, err
 }
 
@@ -157,10 +178,10 @@ func (r *repository) anyCopy(ctx context.Context, id segment.ID, read func(*segm
 	return first
 }
 
-func (p *parsed) parse(ctx context.Context, t *segmentTar, e tarfile.Entry, how trust) (*segment.Segment, error) {
+func (p *parsed) parse(ctx context.Context, t *segmentTar, e tarfile.Entry) (*segment.Segment, error) {
 	if p.sparse && t.holds(e) {
-		if how != asStored {
-			if whole, err := t.check(ctx, e, how); err != nil || whole != nil {
+		if p.trust != asStored {
+			if whole, err := t.check(ctx, e, p.trust); err != nil || whole != nil {
 				return whole, err
 			}
 		}
@@ -170,7 +191,7 @@ func (p *parsed) parse(ctx context.Context, t *segmentTar, e tarfile.Entry, how 
 			return b, p.r.storeFault(t.obj.ReadAt(ctx, b, e.Pos+int64(off)))
 		})
 	}
-	b, err := t.read(ctx, e, nil, how)
+	b, err := t.read(ctx, e, nil, p.trust)
 	if err != nil {
 		return nil, err
 	}

@@ -26,9 +26,9 @@ type treeReader struct {
 	checkpoint string           // name of the checkpoint shown, or empty
 	depth      int
 	datastore  string // or empty
-	// guess reads what damaged segments have for names and places, but not for values. It is nil for
-	// those who make something that lasts of the tree.
-	guess *segment.Reader
+	// shape reads nodes for names and places, but not for values. It is records, or a guesser for
+	// those who make nothing of the tree that lasts.
+	shape *segment.Reader
 	// paths is the same reader for following a path. It reads parts of segments if that costs
 	// less.
 	paths *treeReader
@@ -42,7 +42,6 @@ type spot struct {
 	id    segment.RecordID
 	depth int
 	lost  error // why it is not known which node it is
-	doubt bool  // it was found by damaged segments
 }
 
 // under returns the path of a child or property whose name is already escaped.
@@ -68,27 +67,27 @@ func (t *treeReader) node(ctx context.Context, s spot) (segment.Node, error) {
 	return t.nodeOf(ctx, s.id)
 }
 
-// nodeOf reads a node, by a guess if it is in a damaged segment.
+// nodeOf reads a node, or guesses it if it is in a damaged segment.
 func (t *treeReader) nodeOf(ctx context.Context, id segment.RecordID) (segment.Node, error) {
 	n, err := t.records.Node(ctx, id)
-	if t.guess == nil || !isAltered(err) {
-		return n, err
-	}
-	if g, bad := t.guess.Node(ctx, id); bad == nil {
-		return g, nil
+	if t.shape != t.records && isAltered(err) {
+		if guess, bad := t.shape.Node(ctx, id); bad == nil {
+			return guess, nil
+		}
 	}
 	return n, err
 }
 
-// guessed returns why a node is a guess, or nil if it is not.
+// guessed returns why a node is a guess, or nil if it is not. The values of a guess are not to be
+// read.
 func (t *treeReader) guessed(ctx context.Context, n segment.Node) (err error) {
-	if t.guess != nil && n.By() == t.guess {
+	if n.By() != t.records {
 		_, err = t.records.Node(ctx, n.ID())
 	}
 	return err
 }
 
-// unprovenAttr is "true" for what is found by damaged segments.
+// unprovenAttr is "true" for a node in a damaged segment.
 const unprovenAttr = "unproven"
 
 // nodeBelow is node for descending. A node that is below itself is damage.
@@ -107,8 +106,9 @@ func (t *treeReader) nodeEntry(ctx context.Context, s spot) (format.Entry, error
 	if err != nil {
 		return e, t.lost(&e, err)
 	}
-	if s.doubt || t.guessed(ctx, n) != nil {
+	if t.guessed(ctx, n) != nil {
 		e.Attr = map[string]string{unprovenAttr: "true"}
+		return e, nil
 	}
 	e.ModTime, err = t.modTime(ctx, n)
 	return e, err
@@ -124,9 +124,6 @@ const (
 // modTime returns when a node changed, if that is recorded. For a file it is recorded in the
 // content node, which is only read if no other segment is needed.
 func (t *treeReader) modTime(ctx context.Context, n segment.Node) (time.Time, error) {
-	if t.guessed(ctx, n) != nil {
-		return time.Time{}, nil
-	}
 	at, err := t.date(ctx, n, lastModified)
 	if !at.IsZero() || err != nil {
 		return at, err
@@ -186,17 +183,12 @@ const (
 func (t *treeReader) children(ctx context.Context, s spot) iter.Seq2[spot, error] {
 	return pipe.Told(func(tell func(spot) error) error {
 		var at segment.Place
-		lost, guess := 0, false
+		lost := 0
 		for more := true; more; {
-			from := at
-			n, err := t.nodeOf(ctx, s.id)
-			if guess {
-				n, err = t.guess.Node(ctx, s.id)
-			}
+			n, err := t.shape.Node(ctx, s.id)
 			if err != nil {
 				return err
 			}
-			doubt := s.doubt || t.guessed(ctx, n) != nil && t.guesses()
 			var some []spot
 			bytes := 0
 			more = false
@@ -204,18 +196,12 @@ func (t *treeReader) children(ctx context.Context, s spot) iter.Seq2[spot, error
 				if t.unlessDamage(err) != nil {
 					return err
 				}
-				if !guess && t.guess != nil && isAltered(err) {
-					if _, bad := t.guess.Node(ctx, s.id); bad == nil {
-						at, some, guess, more = from, nil, true, true
-						break
-					}
-				}
 				elem := writeTreeName(c.Name, s.depth == 0)
 				if err != nil && c.Name == "" {
 					lost++
 					elem = fmt.Sprint(lostMark, lost)
 				}
-				some = append(some, spot{s.under(elem), c.Value, s.depth + 1, err, doubt})
+				some = append(some, spot{s.under(elem), c.Value, s.depth + 1, err})
 				bytes += len(c.Name)
 				if more = len(some) == batchChildren || bytes >= batchBytes; more {
 					break
@@ -242,30 +228,19 @@ func tellAll(ctx context.Context, some []spot, tell func(spot) error) error {
 	return nil
 }
 
-// A child is what is known of a child that was looked for.
-type child struct {
-	id    segment.RecordID
-	ok    bool
-	lost  error // why it is not known whether it exists, or which node it is
-	doubt bool
-}
-
-// childNamed finds a child of a node.
-func (t *treeReader) childNamed(ctx context.Context, n segment.Node, name string) (c child, err error) {
-	c.id, c.ok, err = n.Child(ctx, name)
-	c.doubt = t.guessed(ctx, n) != nil
-	if t.guess != nil && isAltered(err) {
-		if g, bad := t.guess.Node(ctx, n.ID()); bad == nil {
-			if id, ok, bad := g.Child(ctx, name); bad == nil {
-				return child{id, ok, nil, true}, nil
-			}
+// childNamed finds a child. If some of the children are lost, it may not be known whether the
+// child exists; then lost is the reason.
+func (t *treeReader) childNamed(ctx context.Context, n segment.Node, name string) (id segment.RecordID, ok bool, lost, err error) {
+	if id, ok, err = n.Child(ctx, name); isAltered(err) {
+		if guess, bad := t.shape.Node(ctx, n.ID()); bad == nil {
+			id, ok, err = guess.Child(ctx, name)
 		}
 	}
 	if err != nil && t.damage(err) != nil {
 		shape := n.Template()
-		c.ok, c.lost, err = shape.Rule == segment.OneChild && shape.Child == name, err, nil
+		return id, shape.Rule == segment.OneChild && shape.Child == name, err, nil
 	}
-	return c, err
+	return id, ok, nil, err
 }
 
 // Entries walks the tree in the reference's order: a node, its properties, its children. An entry
@@ -293,7 +268,7 @@ func (t *treeReader) walk(ctx context.Context, s spot, above []segment.RecordID,
 	err := t.properties(ctx, s, func(e format.Entry, p segment.Property) error {
 		err := tell(e)
 		if err == nil && on && e.Kind == format.Dir && e.Fault == nil {
-			err = t.binaries(ctx, e.Name, s.doubt, p, tell)
+			err = t.binaries(ctx, e.Name, p, tell)
 		}
 		return err
 	})

@@ -96,17 +96,17 @@ func (t *treeReader) below(ctx context.Context, at spot, elem string) (spot, err
 	if said.lost > 0 {
 		return t.lostChild(ctx, at, elem)
 	}
-	c, err := t.childNamed(ctx, n, said.name)
-	if err == nil && !c.ok {
-		if c.id, c.ok, err = t.misnamed(ctx, n, said.name); err == nil && !c.ok {
+	id, ok, lost, err := t.childNamed(ctx, n, said.name)
+	if err == nil && !ok {
+		if id, ok, err = t.misnamed(ctx, n, said.name); err == nil && !ok {
 			err = fs.ErrNotExist
-			if c.lost != nil {
-				err = t.corrupt(c.lost, at.name)
+			if lost != nil {
+				err = t.corrupt(lost, at.name)
 			}
 		}
-		c.lost = nil
+		lost = nil
 	}
-	return spot{at.under(elem), c.id, at.depth + 1, c.lost, at.doubt || c.doubt}, err
+	return spot{at.under(elem), id, at.depth + 1, lost}, err
 }
 
 // listed yields what is in a directory and, if on is set, everything below it.
@@ -188,9 +188,6 @@ func (f *filesReader) entry(ctx context.Context, s spot) (e format.Entry, shown 
 		return e, true, f.lost(&e, err)
 	}
 	guessed := f.guessed(ctx, n)
-	if s.doubt || guessed != nil {
-		e.Attr = map[string]string{unprovenAttr: "true"}
-	}
 	primary := ""
 	if p := n.Template().Primary; p != nil {
 		primary = p.Text
@@ -208,7 +205,11 @@ func (f *filesReader) entry(ctx context.Context, s spot) (e format.Entry, shown 
 			return e, true, err
 		}
 	}
-	e.ModTime, err = f.modTime(ctx, n)
+	if guessed == nil {
+		e.ModTime, err = f.modTime(ctx, n)
+	} else {
+		e.Attr = map[string]string{unprovenAttr: "true"}
+	}
 	return e, s.depth == 0 || n.Template().Rule != segment.NoChild || slices.Contains(folderTypes, primary), err
 }
 
@@ -233,9 +234,7 @@ func (f *filesReader) file(ctx context.Context, e *format.Entry, n segment.Node,
 	if err != nil || !ok || p.Multi || p.Type != segment.Binary {
 		return false, err
 	}
-	if e.Kind = format.File; e.Attr == nil {
-		e.Attr = map[string]string{}
-	}
+	e.Kind, e.Attr = format.File, map[string]string{}
 	if lost == nil {
 		var v segment.Value
 		if v, lost = p.At(ctx, 0); lost == nil {

@@ -42,29 +42,29 @@ func (t *treeReader) find(ctx context.Context, name string) (target, error) {
 			}
 			continue
 		}
-		c, err := t.childNamed(ctx, n, said.name)
+		id, isNode, lost, err := t.childNamed(ctx, n, said.name)
 		if err != nil {
 			return target{}, err
 		}
-		if c.ok && !said.property {
-			at = spot{at.under(elem), c.id, at.depth + 1, c.lost, at.doubt || c.doubt}
+		if isNode && !said.property {
+			at = spot{at.under(elem), id, at.depth + 1, lost}
 			continue
 		}
-		if said.property && !c.ok {
+		if said.property && !isNode {
 			return target{}, fs.ErrNotExist
 		}
 		x, err := t.findProperty(ctx, n, target{spot: at, name: at.under(elem), value: -1}, said.name, rest, more)
 		if err != fs.ErrNotExist {
 			return x, err
 		}
-		if c.lost != nil {
-			return x, t.corrupt(c.lost, at.name)
+		if lost != nil {
+			return x, t.corrupt(lost, at.name)
 		}
-		id, ok, err := t.misnamed(ctx, n, said.name)
+		c, ok, err := t.misnamed(ctx, n, said.name)
 		if err != nil || !ok {
 			return x, cmp.Or[error](err, fs.ErrNotExist)
 		}
-		at = spot{at.under(elem), id, at.depth + 1, nil, at.doubt || c.doubt}
+		at = spot{at.under(elem), c, at.depth + 1, nil}
 	}
 	return target{spot: at, name: at.name}, nil
 }
@@ -141,21 +141,14 @@ func (t *treeReader) findProperty(ctx context.Context, n segment.Node, x target,
 
 // property finds a property, even if its values cannot be found: then lost is the reason.
 func (t *treeReader) property(ctx context.Context, n segment.Node, name string) (p segment.Property, ok bool, lost, err error) {
-	if guessed := t.guessed(ctx, n); guessed != nil {
-		for p := range n.Properties(ctx) {
-			if p.Name == name {
-				return p, true, guessed, nil
-			}
-		}
-		return p, false, nil, nil
-	}
+	guessed := t.guessed(ctx, n)
 	p, ok, err = n.Property(ctx, name)
-	if err == nil || t.damage(err) == nil {
+	if guessed == nil && (err == nil || t.damage(err) == nil) {
 		return p, ok, nil, err
 	}
 	for p, lost := range n.Properties(ctx) {
 		if p.Name == name {
-			return p, true, lost, nil
+			return p, true, cmp.Or(guessed, lost), nil
 		}
 	}
 	return p, false, nil, nil
@@ -173,10 +166,10 @@ func (t *treeReader) Lookup(ctx context.Context, name string) (format.Entry, err
 	case x.prop == nil:
 		return t.nodeEntry(ctx, x.spot)
 	case x.value < 0:
-		return t.propertyEntry(ctx, x.spot, x.name, *x.prop, x.propLost)
+		return t.propertyEntry(ctx, x.name, x.id, *x.prop, x.propLost)
 	}
 	v, err := x.prop.At(ctx, x.value)
-	return t.binaryEntry(ctx, x.name, x.doubt, v, err)
+	return t.binaryEntry(ctx, x.name, v, err)
 }
 
 // ReadDir yields a node's properties, then its children; or the values of a property.
@@ -195,7 +188,7 @@ func (t *treeReader) Can() format.Abilities {
 		if x, ok := e.Ref.(luceneRef); ok {
 			external = x.away
 		}
-		if t.trusting || t.list.Blobs != nil || e.Ref == nil || external || e.Attr[unprovenAttr] != "" {
+		if t.trusting || t.list.Blobs != nil || e.Ref == nil || external || t.guesses() {
 			return format.Unproven
 		}
 		return format.Summed
@@ -213,7 +206,7 @@ func (t *treeReader) listed(ctx context.Context, dir string, on bool) iter.Seq2[
 		case x.propLost != nil:
 			err = t.corrupt(x.propLost, x.name)
 		case x.prop != nil:
-			return t.binaries(ctx, x.name, x.doubt, *x.prop, tell)
+			return t.binaries(ctx, x.name, *x.prop, tell)
 		case !on: // walk reports it itself
 			_, err = t.node(ctx, x.spot)
 			err = t.corrupt(err, x.name)

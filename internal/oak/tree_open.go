@@ -37,7 +37,7 @@ const treeDepth = 1000
 
 func newTree(ctx context.Context, r *repository, records *segment.Reader, o format.OpenOptions) (*treeReader, error) {
 	t := &treeReader{
-		repository: r, records: records,
+		repository: r, records: records, shape: records,
 		depth: cmp.Or(o.Limits.Depth, treeDepth), datastore: o.Param[datastoreParam], checkpoint: o.Param[checkpointParam],
 	}
 	if err := t.choose(ctx, o.Param); err != nil {
@@ -47,21 +47,20 @@ func newTree(ctx context.Context, r *repository, records *segment.Reader, o form
 	if r.st.Can().Near {
 		near := *t
 		near.records = segment.NewReader(&parsed{r: r, trust: r.trust(), sparse: true})
+		near.shape = near.records
 		near.paths = &near
 		t.paths = &near
 	}
 	return t, nil
 }
 
-// guessing returns t such that it shows what damaged segments have for names and places.
-func (t *treeReader) guessing() *treeReader {
-	if t.trusting {
-		return t
+// guess makes t show what damaged segments have for names and places.
+func (t *treeReader) guess() {
+	if stored := (&parsed{r: t.repository, trust: asStored}); !t.trusting {
+		for _, x := range []*treeReader{t, t.paths} {
+			x.shape = segment.NewReader(guesser{x.records.Source(), stored})
+		}
 	}
-	g, paths := *t, *t.paths
-	g.guess = segment.NewReader(&parsed{r: t.repository, trust: guessing})
-	g.paths, paths.paths, paths.guess = &paths, &paths, g.guess
-	return &g
 }
 
 // choose finds the node that is shown as the root. It reads the journal, the super root and, for

@@ -46,14 +46,14 @@ func (t *treeReader) properties(ctx context.Context, s spot, do func(format.Entr
 	guessed := t.guessed(ctx, n)
 	for p, lost := range n.Properties(ctx) {
 		elem := writeTreeName(p.Name, s.depth == 0)
-		c, err := t.childNamed(ctx, n, p.Name)
+		_, isNode, _, err := t.childNamed(ctx, n, p.Name)
 		if err != nil {
 			return err
 		}
-		if c.ok {
+		if isNode {
 			elem += propertyMark
 		}
-		e, err := t.propertyEntry(ctx, s, s.under(elem), p, cmp.Or(guessed, lost))
+		e, err := t.propertyEntry(ctx, s.under(elem), s.id, p, cmp.Or(guessed, lost))
 		if err == nil {
 			err = do(e, p)
 		}
@@ -64,19 +64,10 @@ func (t *treeReader) properties(ctx context.Context, s spot, do func(format.Entr
 	return nil
 }
 
-// valueEntry returns the entry of a value below a node, without the value.
-func (s spot) valueEntry(name string, t segment.PropertyType) format.Entry {
-	e := format.Entry{Name: name, Kind: format.Property, Attr: map[string]string{typeAttr: t.String()}}
-	if s.doubt {
-		e.Attr[unprovenAttr] = "true"
-	}
-	return e
-}
-
 // propertyEntry returns the entry of a node's property. A single value is a file. Several values,
 // of any type, are a file with a JSON array of their texts. Several binaries are a directory.
-func (t *treeReader) propertyEntry(ctx context.Context, of spot, name string, p segment.Property, lost error) (format.Entry, error) {
-	e := of.valueEntry(name, p.Type)
+func (t *treeReader) propertyEntry(ctx context.Context, name string, node segment.RecordID, p segment.Property, lost error) (format.Entry, error) {
+	e := format.Entry{Name: name, Kind: format.Property, Attr: map[string]string{typeAttr: p.Type.String()}}
 	if p.Multi {
 		e.Attr[multipleAttr] = "true"
 	}
@@ -89,7 +80,7 @@ func (t *treeReader) propertyEntry(ctx context.Context, of spot, name string, p 
 		err = lost
 	case isBinaries(p):
 	case p.Multi:
-		e.Ref = arrayRef{of.id, p.Name}
+		e.Ref = arrayRef{node, p.Name}
 		err = t.array(ctx, p, func(b []byte) bool {
 			e.Size += int64(len(b))
 			return true
@@ -105,10 +96,10 @@ func (t *treeReader) propertyEntry(ctx context.Context, of spot, name string, p 
 }
 
 // binaries yields the values of a property that is a directory.
-func (t *treeReader) binaries(ctx context.Context, dir string, doubt bool, p segment.Property, tell func(format.Entry) error) error {
+func (t *treeReader) binaries(ctx context.Context, dir string, p segment.Property, tell func(format.Entry) error) error {
 	i := 0
 	for v, err := range p.Values(ctx) {
-		e, err := t.binaryEntry(ctx, dir+"/"+strconv.Itoa(i), doubt, v, err)
+		e, err := t.binaryEntry(ctx, dir+"/"+strconv.Itoa(i), v, err)
 		if err == nil {
 			err = tell(e)
 		}
@@ -119,8 +110,8 @@ func (t *treeReader) binaries(ctx context.Context, dir string, doubt bool, p seg
 	return nil
 }
 
-func (t *treeReader) binaryEntry(ctx context.Context, name string, doubt bool, v segment.Value, lost error) (format.Entry, error) {
-	e := spot{doubt: doubt}.valueEntry(name, segment.Binary)
+func (t *treeReader) binaryEntry(ctx context.Context, name string, v segment.Value, lost error) (format.Entry, error) {
+	e := format.Entry{Name: name, Kind: format.Property, Attr: map[string]string{typeAttr: segment.Binary.String()}}
 	if lost == nil {
 		lost = t.content(ctx, &e, v)
 	}
