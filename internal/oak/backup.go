@@ -149,7 +149,7 @@ func (c *copying) open(ctx context.Context, name string) (err error) {
 				_, _, related = c.s.r.locate(e.ID)
 			}
 			if c.o.Check {
-				_, err := t.check(ctx, e, strict)
+				err := t.check(ctx, e, strict)
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}

@@ -475,10 +475,7 @@ func asDamage(id segment.ID, err error) error {
 
 // checkBulk reads the copies of a segment of bare bytes until one is intact.
 func (r *repository) checkBulk(ctx context.Context, id segment.ID) error {
-	err := r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) error {
-		_, err := t.check(ctx, e, r.proving())
-		return err
-	})
+	err := r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) error { return t.check(ctx, e, r.proving()) })
 	if errors.Is(err, fs.ErrNotExist) {
 		return &segment.Error{Class: segment.Missing, Segment: id, Record: -1, Off: -1, What: "no such segment"}
 	}

@@ -405,7 +405,7 @@ func (j *copyJob) segment(ctx context.Context, t *segmentTar, e tarfile.Entry) (
 	if j.tars {
 		how = s.r.trust()
 	}
-	header, b, _, err = t.readBoth(ctx, e, nil, true, how)
+	header, b, err = t.readBoth(ctx, e, nil, true, how)
 	if t.blobs != nil || err == nil && tarfile.Proves(e.ID, header, b) {
 		header = nil
 	}

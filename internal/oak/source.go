@@ -179,12 +179,7 @@ func (r *repository) anyCopy(ctx context.Context, id segment.ID, read func(*segm
 }
 
 func (p *parsed) parse(ctx context.Context, t *segmentTar, e tarfile.Entry) (*segment.Segment, error) {
-	if p.sparse && t.holds(e) {
-		if p.trust != asStored {
-			if whole, err := t.check(ctx, e, p.trust); err != nil || whole != nil {
-				return whole, err
-			}
-		}
+	if p.sparse && t.holds(e) && (p.trust == asStored || t.check(ctx, e, strict) == nil) {
 		ctx = context.WithoutCancel(ctx) // for other readers that need more of it
 		return segment.ParseSparse(e.ID, e.Len, func(off, n int) ([]byte, error) {
 			b := make([]byte, n)
@@ -208,14 +203,14 @@ func (p *parsed) Size(_ context.Context, id segment.ID) (int, error) {
 
 // read reads a segment into buf, or into a longer slice if buf is too short.
 func (t *segmentTar) read(ctx context.Context, e tarfile.Entry, buf []byte, how trust) ([]byte, error) {
-	_, b, _, err := t.readBoth(ctx, e, buf, how != asStored, how)
+	_, b, err := t.readBoth(ctx, e, buf, how != asStored, how)
 	return b, err
 }
 
-// readBoth is read that also returns the header, if wanted, and whether a bit was corrected.
-func (t *segmentTar) readBoth(ctx context.Context, e tarfile.Entry, buf []byte, headed bool, how trust) (header, data []byte, healed bool, err error) {
+// readBoth is read that also returns the header, if wanted.
+func (t *segmentTar) readBoth(ctx context.Context, e tarfile.Entry, buf []byte, headed bool, how trust) (header, data []byte, err error) {
 	if !t.holds(e) {
-		return nil, nil, false, &tarfile.Error{Class: tarfile.OutOfBounds, Object: t.path, Offset: e.Pos, What: fmt.Sprintf("segment %s: %d bytes, but the file ends at %d", e.ID, e.Len, t.size)}
+		return nil, nil, &tarfile.Error{Class: tarfile.OutOfBounds, Object: t.path, Offset: e.Pos, What: fmt.Sprintf("segment %s: %d bytes, but the file ends at %d", e.ID, e.Len, t.size)}
 	}
 	head := 0
 	if headed {
@@ -223,36 +218,33 @@ func (t *segmentTar) readBoth(ctx context.Context, e tarfile.Entry, buf []byte, 
 	}
 	b := slices.Grow(buf[:0], head+e.Len)[: head+e.Len : head+e.Len]
 	if err := t.obj.ReadAt(ctx, b, e.Pos-int64(head)); err != nil {
-		return nil, nil, false, err
+		return nil, nil, err
 	}
-	what := ""
+	what, healed := "", false
 	switch how {
 	case healing:
-		if healed, what = tarfile.Heal(e.ID, b[:head], b[head:]); healed && t.onHeal != nil {
-			t.onHeal()
-		}
+		healed, what = tarfile.Heal(e.ID, b[:head], b[head:])
 	case strict:
 		what = tarfile.Compare(e.ID, b[:head], b[head:])
 	}
-	if what != "" {
-		return nil, nil, false, &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: what}
+	if healed && t.onHeal != nil {
+		t.onHeal()
 	}
-	return b[:head], b[head:], healed, nil
+	if what != "" {
+		return nil, nil, &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: what}
+	}
+	return b[:head], b[head:], nil
 }
 
 // buffers have room for a segment with its header.
 var buffers = sync.Pool{New: func() any { return new([tarfile.BlockSize + tarfile.MaxSegment]byte) }}
 
-// check reads a segment without keeping it in memory. It returns the segment
-// only if a bit was corrected, because the tar does not have it then.
-func (t *segmentTar) check(ctx context.Context, e tarfile.Entry, how trust) (corrected *segment.Segment, err error) {
+// check reads a segment without keeping it in memory.
+func (t *segmentTar) check(ctx context.Context, e tarfile.Entry, how trust) error {
 	buf := buffers.Get().(*[tarfile.BlockSize + tarfile.MaxSegment]byte)
 	defer buffers.Put(buf)
-	_, b, healed, err := t.readBoth(ctx, e, buf[:], true, how)
-	if !healed {
-		return nil, err
-	}
-	return segment.Parse(e.ID, bytes.Clone(b))
+	_, err := t.read(ctx, e, buf[:], how)
+	return err
 }
 
 // wholeSegment is the codec of a segment with its header. It compares the segment with the

@@ -207,6 +207,6 @@ func (s *Store) renew(ctx context.Context) error {
 		err = r.beside(ctx)
 	}
 	was.tars, r.had = slices.Collect(maps.Values(r.had)), nil
-	s.r, s.source.r = r, r
+	s.r, s.source.r, s.source.altered = r, r, nil
 	return errors.Join(err, was.close())
 }

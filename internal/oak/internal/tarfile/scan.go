@@ -49,8 +49,8 @@ const (
 
 // Scan reads a tar from its beginning, without its index, in some 1.3 MiB of memory, and yields
 // the segments in the order of the file. A segment whose name has a checksum is yielded only if
-// the checksum matches, or does with one bit corrected; see [WrongBit]. If a segment occurs twice, both are yielded; Oak's recovery uses the
-// later one.
+// the checksum matches, or does with one bit corrected; see [WrongBit]. If a segment occurs twice,
+// both are yielded; Oak's recovery uses the later one.
 //
 // After damage, Scan examines each block until one is the header of a segment again. It tries to
 // repair a damaged header; see repair.go. It reports what it found and what it skipped. It returns
