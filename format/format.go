@@ -249,6 +249,10 @@ type Abilities struct {
 	// The reader uses its contents nevertheless.
 	Doubt func() *Problem
 
+	// Certain makes the reader show nothing from now on that it only guesses from damaged parts. It
+	// is for programs that make something that lasts of the names.
+	Certain func()
+
 	// Decoder prepares for decoding contents that have no digest, in order to find damage. It
 	// returns a function that returns the Decode for an entry, or nil if decoding its content
 	// does not show damage.

@@ -42,7 +42,8 @@ type repository struct {
 	had    map[string]*segmentTar  // of an earlier opening, to be reused
 	writer string                  // the program that is writing to it, if known
 
-	doubt atomic.Pointer[format.Problem] // whether the newest revision is the newest
+	doubt   atomic.Pointer[format.Problem] // whether the newest revision is the newest, and names are proven
+	certain atomic.Bool                    // nothing is guessed
 
 	asking sync.Mutex
 	asked  bool // files beside the tars were requested, in a store that cannot list

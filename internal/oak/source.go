@@ -105,7 +105,7 @@ type guesser struct {
 
 func (g guesser) Segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
 	s, err := g.sure.Segment(ctx, id)
-	if isAltered(err) {
+	if isAltered(err) && !g.stored.r.certain.Load() {
 		if guess, bad := g.stored.Segment(ctx, id); bad == nil {
 			g.stored.r.doubted(err)
 			return guess, nil

@@ -183,7 +183,7 @@ func (t *treeReader) EntriesBelow(ctx context.Context, dir string) iter.Seq2[for
 }
 
 func (t *treeReader) Can() format.Abilities {
-	return format.Abilities{EntriesBelow: t.EntriesBelow, Doubt: t.doubt.Load, Object: t.objectNamed, Compares: func(e format.Entry) format.Proof {
+	return format.Abilities{EntriesBelow: t.EntriesBelow, Doubt: t.doubt.Load, Object: t.objectNamed, Certain: func() { t.certain.Store(true) }, Compares: func(e format.Entry) format.Proof {
 		_, external := e.Ref.(blobRef)
 		if x, ok := e.Ref.(luceneRef); ok {
 			external = x.away

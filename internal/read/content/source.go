@@ -199,6 +199,13 @@ func (s *Source) Doubt() error {
 	return nil
 }
 
+// Certain makes s show nothing that its reader only guesses.
+func (s *Source) Certain() {
+	if certain := s.Reader.Can().Certain; certain != nil {
+		certain()
+	}
+}
+
 // Vouched returns an error if the index does not match its own digest, or has lost digests. Names or
 // contents may be wrong without a sign, so nothing that lasts may be made of them.
 func (s *Source) Vouched() error {
