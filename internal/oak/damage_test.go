@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -265,6 +266,78 @@ func TestAWrongBitCostsNothing(t *testing.T) {
 	}
 	if told == 0 {
 		t.Error("nothing was told to be healed")
+	}
+}
+
+// Of a segment that is damaged further, all names and places are shown that it still has, and that
+// they may be wrong. HOLDALL_LONG is how many rounds.
+func TestNamesInDamagedSegmentsAreShown(t *testing.T) {
+	testkit.Serial(t)
+	guessed := 0
+	for _, name := range []string{"types", "checkpoints", "multitar", "wide"} {
+		t.Run(name, func(t *testing.T) {
+			rnd := testkit.Rand(t)
+			sound := fixture(t, name)
+			names := func(st store.Store, o holdall.OpenOptions) (all map[string]string, doubt error, err error) {
+				o.Store, o.Formats = st, []*format.Format{Format}
+				a, err := holdall.Open(t.Context(), "s", o)
+				if err != nil {
+					return nil, nil, err
+				}
+				defer a.Close()
+				all = map[string]string{}
+				for e, err := range a.Entries(t.Context()) {
+					if err != nil {
+						return nil, nil, err
+					}
+					if dir := all[path.Dir(e.Name)]; dir != fmt.Sprint(format.Dir, " Binary") { // of values
+						all[e.Name] = fmt.Sprint(e.Kind, " ", e.Attr[typeAttr])
+					}
+				}
+				return all, a.Doubt(), nil
+			}
+			want, _, err := names(sound, holdall.OpenOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range testkit.Rounds(t, 12) {
+				st := sound.Clone()
+				what := ""
+				err := onStore(t.Context(), sound, func(s *Store) error {
+					head, err := s.r.head(t.Context())
+					tar := s.r.tars[rnd.IntN(len(s.r.tars))]
+					e := tar.At(rnd.IntN(tar.Len()))
+					if e.ID == head.Segment {
+						return err // of which nothing is guessed
+					}
+					b := bytes.Clone(st.Get(tar.path))
+					at := e.Pos + int64(e.Len)/4 + rnd.Int64N(int64(e.Len)/2)
+					b[at] ^= 3 << rnd.IntN(7)
+					st.Put(tar.path, b)
+					what = fmt.Sprintf("byte %d of %s", at, tar.Name)
+					return err
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				stored, _, bad := names(st, holdall.OpenOptions{NoVerify: true})
+				if bad != nil {
+					continue // nothing can be read
+				}
+				got, doubt, err := names(st, holdall.OpenOptions{})
+				if err != nil || !maps.Equal(got, stored) {
+					t.Errorf("%s: %d entries, without comparing %d; %v", what, len(got), len(stored), err)
+				}
+				if doubt == nil && !maps.Equal(got, want) {
+					t.Errorf("%s: not said: %d entries of %d", what, len(got), len(want))
+				} else if doubt != nil {
+					guessed++
+				}
+			}
+		})
+	}
+	if guessed == 0 {
+		t.Error("nothing was guessed")
 	}
 }
 

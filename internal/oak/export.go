@@ -26,7 +26,7 @@ func (s *Store) Tree(ctx context.Context, param map[string]string) (*Tree, error
 	if err := Format.CheckParams(format.ToOpen, param); err != nil {
 		return nil, err
 	}
-	t, err := newTree(ctx, s.r, s.records, format.OpenOptions{Param: param})
+	t, err := newTree(ctx, s.r, s.records, format.OpenOptions{Param: param}, false)
 	if err != nil {
 		return nil, err
 	}
@@ -111,8 +111,8 @@ func (t *Tree) Export(ctx context.Context, to io.Writer, name string, o ExportOp
 	if o.After != "" && o.From != "" {
 		return Exported{}, fmt.Errorf("expected one of after and from: %w", fs.ErrInvalid)
 	}
-	guessing, paths := *t.t, *t.t.paths
-	guessing.paths = &paths
+	guessing := *t.t
+	guessing.paths = &guessing
 	guessing.guess()
 	t = &Tree{&guessing}
 	top, err := t.t.findNode(ctx, nodePath(name))

@@ -33,11 +33,10 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	}
 	// A single tar does not show which tree.
 	if o.View == treeView || o.View == filesView || o.View == "" && (!r.single || o.Param[revisionParam] != "") {
-		t, err := newTree(ctx, r, segment.NewReader(&parsed{r: r, trust: r.trust()}), o)
+		t, err := newTree(ctx, r, segment.NewReader(&parsed{r: r, trust: r.trust()}), o, true)
 		if err != nil {
 			return nil, errors.Join(err, r.close())
 		}
-		t.guess()
 		if o.View == filesView {
 			return &filesReader{t}, nil
 		}

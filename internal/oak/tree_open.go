@@ -35,31 +35,32 @@ const (
 // nested structures, because levels cost little here.
 const treeDepth = 1000
 
-func newTree(ctx context.Context, r *repository, records *segment.Reader, o format.OpenOptions) (*treeReader, error) {
+// newTree opens a tree. With guess, it shows what damaged segments have for names and places.
+func newTree(ctx context.Context, r *repository, records *segment.Reader, o format.OpenOptions, guess bool) (*treeReader, error) {
 	t := &treeReader{
 		repository: r, records: records, shape: records,
 		depth: cmp.Or(o.Limits.Depth, treeDepth), datastore: o.Param[datastoreParam], checkpoint: o.Param[checkpointParam],
 	}
+	if t.paths = t; guess {
+		t.guess()
+	}
 	if err := t.choose(ctx, o.Param); err != nil {
 		return t, err
 	}
-	t.paths = t
 	if r.st.Can().Near {
 		near := *t
 		near.records = segment.NewReader(&parsed{r: r, trust: r.trust(), sparse: true})
-		near.shape = near.records
-		near.paths = &near
-		t.paths = &near
+		near.shape, near.paths = near.records, &near
+		if t.paths = &near; guess {
+			near.guess()
+		}
 	}
 	return t, nil
 }
 
-// guess makes t show what damaged segments have for names and places.
 func (t *treeReader) guess() {
-	if stored := (&parsed{r: t.repository, trust: asStored}); !t.trusting {
-		for _, x := range []*treeReader{t, t.paths} {
-			x.shape = segment.NewReader(guesser{x.records.Source(), stored})
-		}
+	if !t.trusting {
+		t.shape = segment.NewReader(guesser{t.records.Source(), &parsed{r: t.repository, trust: asStored}})
 	}
 }
 
@@ -94,7 +95,7 @@ var errNoChild = errors.New("no such child")
 func (t *treeReader) down(ctx context.Context, names ...string) error {
 	var missing string
 	var err error
-	t.top, missing, err = t.records.Down(ctx, t.top, names...)
+	t.top, missing, err = t.shape.Down(ctx, t.top, names...)
 	if missing != "" {
 		c := t.treeFault(noRoot, t.top.Segment, 0, "revision %s: expected a super root with a child %q, found none", t.shown.Revision, missing)
 		c.Err = errNoChild
