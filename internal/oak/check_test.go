@@ -179,12 +179,15 @@ func met(t *testing.T, st store.Store, revision string) map[string]bool {
 	}
 	sure := *treeFormat
 	sure.Open = func(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Reader, error) {
-		r, err := treeFormat.Open(ctx, st, name, o)
-		if err == nil {
-			x := r.(*treeReader)
-			x.shape, x.paths.shape = x.records, x.paths.records
+		r, err := openSegments(ctx, st, name, o)
+		if err != nil {
+			return nil, err
 		}
-		return r, err
+		x, err := newTree(ctx, r, segment.NewReader(&parsed{r: r}), o, false)
+		if err != nil {
+			return nil, errors.Join(err, r.close())
+		}
+		return x, nil
 	}
 	a, err := holdall.Open(t.Context(), "s", holdall.OpenOptions{Store: st, Format: "oak", Formats: []*format.Format{&sure}, Param: map[string]string{revisionParam: revision}})
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {

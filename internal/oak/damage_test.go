@@ -311,7 +311,7 @@ func TestNamesInDamagedSegmentsAreShown(t *testing.T) {
 						return err // of which nothing is guessed
 					}
 					b := bytes.Clone(st.Get(tar.path))
-					at := e.Pos + int64(e.Len)/4 + rnd.Int64N(int64(e.Len)/2)
+					at := e.Pos + int64(e.Len)/4 + rnd.Int64N(int64(e.Len)/2+1)
 					b[at] ^= 3 << rnd.IntN(7)
 					st.Put(tar.path, b)
 					what = fmt.Sprintf("byte %d of %s", at, tar.Name)

@@ -30,7 +30,7 @@ func OpenStore(ctx context.Context, st store.Store, name string, o format.OpenOp
 	if err != nil {
 		return nil, err
 	}
-	src := &parsed{r: r, trust: r.trust()}
+	src := &parsed{r: r, trust: r.trust}
 	return &Store{r: r, records: segment.NewReader(src), source: src}, nil
 }
 

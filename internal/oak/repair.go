@@ -278,11 +278,7 @@ func (m *repairer) account(ctx context.Context) (worse bool, err error) {
 			break
 		}
 		if !alike {
-			found := &parsed{r: m.r, trust: strict}
-			if trusting {
-				found.trust = asStored
-			}
-			if before[i], err = m.count(ctx, provable{found}, was.Revision, nil); err != nil {
+			if before[i], err = m.count(ctx, provable{&parsed{r: m.r, trust: []trust{strict, asStored}[i]}}, was.Revision, nil); err != nil {
 				return false, err
 			}
 		}

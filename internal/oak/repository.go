@@ -33,7 +33,7 @@ type repository struct {
 	byPath   map[string]*segmentTar
 	shadowed []repo.Tar // the tars not in use
 	limits   format.Limits
-	trusting bool   // segments are not compared with their checksums
+	trust    trust  // how segments are read for users
 	onHeal   func() // called when a bit of a segment was corrected; or nil
 	held     int64  // bytes of indexes
 	release  func() // of tails that were fetched ahead
@@ -91,7 +91,10 @@ func (r *repository) beside(ctx context.Context) (err error) {
 
 // openSegments opens what contains the segments, and only determines where they are.
 func openSegments(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *repository, err error) {
-	r := &repository{st: st, name: name, limits: o.Limits.OrDefault(), trusting: o.NoVerify, onHeal: o.OnHeal, release: func() {}}
+	r := &repository{st: st, name: name, limits: o.Limits.OrDefault(), onHeal: o.OnHeal, release: func() {}}
+	if o.NoVerify {
+		r.trust = asStored
+	}
 	defer func() {
 		if err != nil {
 			r.close()

@@ -43,16 +43,8 @@ const (
 	asStored              // nothing: it is not compared
 )
 
-// trust returns how segments are read for users.
-func (r *repository) trust() trust {
-	if r.trusting {
-		return asStored
-	}
-	return healing
-}
-
 // proving returns how segments are read to find out what Oak can read.
-func (r *repository) proving() trust { return max(r.trust(), strict) }
+func (r *repository) proving() trust { return max(r.trust, strict) }
 
 // kept is a segment in memory, and the size that is counted for it.
 type kept struct {
@@ -285,7 +277,7 @@ func appendSegment(dst, stored []byte, size int) ([]byte, error) {
 // extent returns where n bytes of a segment from off are stored. They are the content from at.
 func (r *repository) extent(tar string, pos int64, size, off, n int, at int64) format.Extent {
 	x := format.Extent{At: at, Size: int64(n), Object: tar, Off: pos + int64(off), Len: int64(n)}
-	if !r.trusting && pos > 0 { // otherwise it is a separate blob, without a header
+	if r.trust != asStored && pos > 0 { // otherwise it is a separate blob, without a header
 		x.Codec, x.Unit, x.Skip = wholeSegment, int64(size), int64(off)
 		x.Off, x.Len = pos-tarfile.BlockSize, int64(tarfile.BlockSize+size)
 	}

@@ -188,7 +188,7 @@ func (t *treeReader) Can() format.Abilities {
 		if x, ok := e.Ref.(luceneRef); ok {
 			external = x.away
 		}
-		if t.trusting || t.list.Blobs != nil || e.Ref == nil || external || t.guesses() {
+		if t.trust == asStored || t.list.Blobs != nil || e.Ref == nil || external || t.guesses() {
 			return format.Unproven
 		}
 		return format.Summed

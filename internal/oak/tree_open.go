@@ -49,7 +49,7 @@ func newTree(ctx context.Context, r *repository, records *segment.Reader, o form
 	}
 	if r.st.Can().Near {
 		near := *t
-		near.records = segment.NewReader(&parsed{r: r, trust: r.trust(), sparse: true})
+		near.records = segment.NewReader(&parsed{r: r, trust: r.trust, sparse: true})
 		near.shape, near.paths = near.records, &near
 		if t.paths = &near; guess {
 			near.guess()
@@ -59,7 +59,7 @@ func newTree(ctx context.Context, r *repository, records *segment.Reader, o form
 }
 
 func (t *treeReader) guess() {
-	if !t.trusting {
+	if t.trust != asStored {
 		t.shape = segment.NewReader(guesser{t.records.Source(), &parsed{r: t.repository, trust: asStored}})
 	}
 }
