@@ -353,7 +353,8 @@ type OpenOptions struct {
 	Quick bool
 	// NoVerify disables the comparison with the format's own checksums.
 	NoVerify bool
-	// OnHeal, if it is not nil, is called when the reader has corrected damaged data by a checksum.
+	// OnHeal, if it is not nil, is called when the reader has corrected damaged data by a checksum. It
+	// may be called by several goroutines, and again.
 	OnHeal func()
 	// Stat returns the properties of an object outside the archive. If it is nil, Verify does not
 	// check such objects. The error wraps [errors.ErrUnsupported] for objects that the archive
