@@ -75,6 +75,10 @@ const mostMisnamed = 1024
 
 // misnamed finds a child by a damaged name, which is listed, but not where its hash belongs.
 func (t *treeReader) misnamed(ctx context.Context, n segment.Node, name string) (segment.RecordID, bool, error) {
+	n, err := t.shape.Node(ctx, n.ID())
+	if err != nil {
+		return segment.RecordID{}, false, t.unlessDamage(err)
+	}
 	if count, err := n.ChildCount(ctx); err != nil || count > mostMisnamed {
 		return segment.RecordID{}, false, t.unlessDamage(err)
 	}
