@@ -417,7 +417,9 @@ func TestASoundCopyIsPreferred(t *testing.T) {
 			t.Errorf("%d of %d, said %v", len(r.all), len(want.all), r.said)
 		}
 	}
-	if r := read(damage(tar), damage(tar)); !r.said || len(r.all) > 0 {
+	r := read(damage(tar), damage(tar))
+	maps.DeleteFunc(r.all, func(_, content string) bool { return content == "" }) // of nodes, which have none
+	if !r.said || len(r.all) > 0 {
 		t.Errorf("nothing is sound, and there is %v", r.all)
 	}
 }
