@@ -83,7 +83,7 @@ var imports = map[string]string{
 	"internal/read/content":              "format store codec internal/read/cache internal/read/digest internal/read/engine internal/read/kept internal/read/listing internal/base/meter internal/read/outside internal/read/parity format/kit/sorter format/kit store/storekit",
 	"internal/write/repairs":             "format store codec internal/read/content format/kit internal/base/meter format/kit/sorter store/storekit",
 	"internal/write/output":              "format store internal/read/detect store/storekit",
-	"internal/write/pack":                "format store internal/write/output internal/read/content internal/read/digest internal/base/glob internal/read/listing internal/base/meter internal/read/parity internal/base/people format/kit/pipe format/kit/sorter internal/write/tree format/kit store/storekit",
+	"internal/write/pack":                "format store internal/write/output internal/read/content internal/read/digest internal/base/glob internal/read/listing internal/base/meter internal/read/parity internal/base/people format/kit/naming format/kit/pipe format/kit/sorter internal/write/tree format/kit store/storekit",
 	"internal/write/unpack":              "codec format internal/read/content format/kit internal/base/glob internal/read/listing internal/base/meter internal/base/people internal/base/sysfile format/kit/naming",
 	"internal/read/engine":               "format store codec format/kit/pipe store/storekit",
 	"bytemap":                            "format",

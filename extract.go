@@ -41,7 +41,7 @@ type ExtractOptions struct {
 		// Ratio limits the content to this multiple of the stored bytes, once the content exceeds
 		// 1 GiB. Entries that share bytes could otherwise claim any size. The default is 1000.
 		Ratio int64 `json:"ratio,omitempty"`
-		Depth int   `json:"depth,omitempty"` // nesting of folders, default 256
+		Depth int   `json:"depth,omitempty"` // nesting of folders, default 2048
 	} `json:"max"`
 	// OnError is called for each entry that could not be extracted; the remaining entries are
 	// still extracted.

@@ -56,9 +56,11 @@ type OpenOptions struct {
 	// Parity is the address of the archive's parity, which is used to repair damaged data while
 	// it is read. If it is empty, parity is looked for beside the archive. "none" disables it.
 	Parity string `json:"parity,omitempty"`
-	// OnHeal is called once, with the location of the parity, when damaged data is first
-	// repaired.
+	// OnHeal is called when damaged data is first repaired while it is read: once with the location
+	// of the parity, and once with "its checksums" if those show which bit is wrong.
 	OnHeal func(by string) `json:"-"`
+	// corrected calls OnHeal for checksums.
+	corrected func()
 	// once says that all entries will be read once, in order, and nothing else.
 	once bool
 	// linked opens files that the archive refers to; see format.OpenOptions.
@@ -92,7 +94,7 @@ func (o OpenOptions) wanted() kept.Wanted {
 }
 
 func (o OpenOptions) inner() format.OpenOptions {
-	return format.OpenOptions{View: o.View, FewLookups: o.FewLookups, Once: o.once, Linked: o.linked, Limits: o.Limits, Param: o.Param, Password: o.Password, NoVerify: o.NoVerify}
+	return format.OpenOptions{View: o.View, FewLookups: o.FewLookups, Once: o.once, Linked: o.linked, Limits: o.Limits, Param: o.Param, Password: o.Password, NoVerify: o.NoVerify, OnHeal: o.corrected}
 }
 
 // Open opens the archive at an address: a path, a URL of a registered scheme, or a name in
@@ -119,6 +121,9 @@ func at(ctx context.Context, st store.Store, address string) (store.Store, strin
 
 // open opens the archive called name in st.
 func open(ctx context.Context, st store.Store, name string, o OpenOptions) (*Archive, error) {
+	if on := o.OnHeal; on != nil {
+		o.corrected = sync.OnceFunc(func() { on("its checksums") })
+	}
 	p := opening{cache.Shared(st, o.CacheBytes), name, o}
 	if o.NoVerify || o.Parity == parity.None {
 		return p.from(ctx, p.st)
@@ -208,7 +213,7 @@ func (p opening) reopen(ctx context.Context, st store.Store) (*content.Source, e
 // only if its structure and all content in the range are sound, but that content does not cover
 // the range.
 func (p opening) unsound(ctx context.Context, object string, off, n int64) bool {
-	p.o.Index, p.o.Parity = UseIndex{}, parity.None
+	p.o.Index, p.o.Parity, p.o.corrected = UseIndex{}, parity.None, nil
 	a, err := p.from(ctx, p.st)
 	if err != nil {
 		return true
@@ -296,6 +301,7 @@ func (p opening) from(ctx context.Context, by store.Store) (*Archive, error) {
 	a := &Archive{src: content.New(st, name, o.External, o.CacheBytes), asked: o}
 	o.linked = a.openLinked
 	a.src.Checking = content.Checking{None: o.NoVerify, Whole: o.CompareWhole}
+	a.src.OnCorrect(o.corrected)
 	// The object is opened first, so that what is read for detection is cached for later reads. A
 	// folder has no such object; its format finds the files in it.
 	if _, err := a.src.Object(ctx, name); err != nil && by == st {

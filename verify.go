@@ -181,7 +181,7 @@ func (c *check) byParity(ctx context.Context, g *parity.Guard, name string) erro
 
 // archive checks an archive by itself, without parity.
 func (c *check) archive(ctx context.Context, st store.Store, name string) error {
-	c.o.NoVerify, c.o.Parity = false, parity.None // the archive itself is checked
+	c.o.NoVerify, c.o.Parity, c.o.OnHeal = false, parity.None, nil // the archive itself is checked
 	var by *Archive
 	if !c.o.Quick && c.o.Index.inner().Any() {
 		// Errors are reported when the archive is opened without the index below.

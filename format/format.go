@@ -253,6 +253,10 @@ type Abilities struct {
 	// The reader uses its contents nevertheless.
 	Doubt func() *Problem
 
+	// Certain makes the reader show nothing from now on that it only guesses from damaged parts. It
+	// is for programs that make something that lasts of the names.
+	Certain func()
+
 	// Decoder prepares for decoding contents that have no digest, in order to find damage. It
 	// returns a function that returns the Decode for an entry, or nil if decoding its content
 	// does not show damage.
@@ -353,6 +357,9 @@ type OpenOptions struct {
 	Quick bool
 	// NoVerify disables the comparison with the format's own checksums.
 	NoVerify bool
+	// OnHeal, if it is not nil, is called when the reader has corrected damaged data by a checksum. It
+	// may be called by several goroutines, and again.
+	OnHeal func()
 	// Stat returns the properties of an object outside the archive. If it is nil, Verify does not
 	// check such objects. The error wraps [errors.ErrUnsupported] for objects that the archive
 	// may not refer to.

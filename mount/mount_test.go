@@ -245,6 +245,30 @@ func TestEveryFormatIsMountedAsItIs(t *testing.T) {
 	t.Logf("%v, %d files", opened, files)
 }
 
+// A wrong bit in each segment of a store costs nothing: the mount shows what the sound one has.
+func TestWrongBitsOfASegmentStoreAreHealed(t *testing.T) {
+	testkit.NeedsFUSE(t)
+	fixture := func() string {
+		return filepath.Join(testkit.Unpacked(t, "../internal/oak/testdata/checkpoints.tar.gz"), "segmentstore")
+	}
+	sound, damaged := fixture(), fixture()
+	tar := filepath.Join(damaged, "data00000a.tar")
+	b, err := os.ReadFile(tar)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.FlipSegments(b)
+	if err := os.WriteFile(tar, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	healed := 0
+	a := open(t, damaged, holdall.OpenOptions{Param: map[string]string{"super": "true"}, OnHeal: func(string) { healed++ }})
+	want := open(t, sound, holdall.OpenOptions{Param: map[string]string{"super": "true"}})
+	if n := same(t, want, ".", mounted(t, mount.Options{}, mount.Tree{Archive: a})); n == 0 || healed != 1 {
+		t.Errorf("%d files, told %d times", n, healed)
+	}
+}
+
 // views are those in which a fixture is mounted: damaged ones in one.
 func views(f *format.Format, name string) []string {
 	if strings.HasPrefix(name, "dmg-") || len(f.Views) == 0 {

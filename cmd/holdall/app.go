@@ -19,6 +19,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
+	"github.com/holdall/holdall/internal/oak"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 )
@@ -214,6 +215,16 @@ func (a *app) locate(ctx context.Context, address string) (store.Store, string, 
 	return a.storeOf(ctx, address)
 }
 
+// locateIn is locate for an archive to be read. A folder of AEM's repository stands for the
+// segment store in it.
+func (a *app) locateIn(ctx context.Context, address string) (store.Store, string, error) {
+	st, name, err := a.locate(ctx, address)
+	if err == nil && (a.format == "" || a.format == oak.Format.Name) {
+		name = oak.StoreIn(ctx, st, name)
+	}
+	return st, name, err
+}
+
 // storeOf returns the store of an address that is not standard input. It may
 // be called concurrently.
 func (a *app) storeOf(ctx context.Context, address string) (store.Store, string, error) {
@@ -334,7 +345,7 @@ func (a *app) openDoubted(ctx context.Context, address string, as asked, few boo
 
 func (a *app) openBy(ctx context.Context, address string, as asked, few bool, index holdall.UseIndex) (*holdall.Archive, error) {
 	a.address = store.Redact(address)
-	st, name, err := a.locate(ctx, address)
+	st, name, err := a.locateIn(ctx, address)
 	if err != nil {
 		return nil, err
 	}

@@ -79,7 +79,7 @@ const kindOfPage = "a page of an archive"
 
 // staticPage writes a page that shows an archive without a holdall server.
 func (a *app) staticPage(ctx context.Context, address, dir string) error {
-	st, name, err := a.locate(ctx, address)
+	st, name, err := a.locateIn(ctx, address)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ unless you give --overwrite.`,
 	fs.Int64Var(&o.Max.Entries, "max-entries", 0, "stop if there are more entries (default 20 million, -1 no limit)")
 	fs.Var(&maxBytes, "max-bytes", "stop if there is more content (default no limit)")
 	fs.Int64Var(&o.Max.Ratio, "max-ratio", 0, "stop if content over 1 GiB is this many times the archive (default 1000, -1 no limit)")
-	fs.IntVar(&o.Max.Depth, "max-depth", 0, "refuse entries nested deeper than this (default 256, -1 no limit)")
+	fs.IntVar(&o.Max.Depth, "max-depth", 0, "refuse entries nested deeper than this (default 2048, -1 no limit)")
 	return cmd
 }
 

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -54,7 +55,7 @@ var oakHints = map[string]string{
 // store's lock.
 func (a *app) withOak(ctx context.Context, address string, change bool, do func(*oak.Store) error) (err error) {
 	return a.locked(ctx, address, change, func(st store.Store, name string) error {
-		s, err := oak.OpenStore(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits, NoVerify: a.noVerify})
+		s, err := oak.OpenStore(ctx, st, name, a.oakOptions())
 		if err != nil {
 			return err
 		}
@@ -67,6 +68,12 @@ func (a *app) withOak(ctx context.Context, address string, change bool, do func(
 		}
 		return errors.Join(err, s.Close())
 	})
+}
+
+// oakOptions returns the options for opening a segment store.
+func (a *app) oakOptions() format.OpenOptions {
+	said := a.saysHealed()
+	return format.OpenOptions{Limits: a.openOptions().Limits, NoVerify: a.noVerify, OnHeal: sync.OnceFunc(func() { said("its checksums") })}
 }
 
 // onStore adapts a function on a segment store; onTree one on the tree that

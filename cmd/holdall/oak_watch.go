@@ -49,11 +49,11 @@ revision that a cleanup removes before it is read is reported as lost.`,
 }
 
 func (a *app) oakWatch(ctx context.Context, address string, o oak.WatchOptions, every time.Duration, once bool) (err error) {
-	st, name, err := a.locate(ctx, address)
+	st, name, err := a.locateIn(ctx, address)
 	if err != nil {
 		return err
 	}
-	w, err := oak.Watch(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits, NoVerify: a.noVerify}, o)
+	w, err := oak.Watch(ctx, st, name, a.oakOptions(), o)
 	if err != nil {
 		return err
 	}

@@ -122,7 +122,7 @@ func (a *app) repairWith(ctx context.Context, address, out string, inPlace bool,
 // locked finds an archive and calls do. For a repair in place, it holds the
 // archive's lock meanwhile, so that no other program can change it.
 func (a *app) locked(ctx context.Context, address string, inPlace bool, do func(st store.Store, name string) error) (err error) {
-	st, name, err := a.locate(ctx, address)
+	st, name, err := a.locateIn(ctx, address)
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ b3sum -c. Digests in the archive are used as recorded; other files are read.`,
 }
 
 func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.Verified, error) {
-	st, name, err := a.locate(ctx, address)
+	st, name, err := a.locateIn(ctx, address)
 	if err != nil {
 		return holdall.Verified{}, err
 	}

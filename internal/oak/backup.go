@@ -146,7 +146,7 @@ func (c *copying) open(ctx context.Context, name string) (err error) {
 				_, _, related = c.s.r.locate(e.ID)
 			}
 			if c.o.Check {
-				err := t.check(ctx, e, false)
+				err := t.check(ctx, e, strict)
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
@@ -220,7 +220,7 @@ func (c *copying) misplaced(ctx context.Context, log []byte) (wrong bool, err er
 	}
 	held := []audit.Held{{Index: tarfile.NewIndex(added), Read: func(ctx context.Context, e tarfile.Entry) ([]byte, error) {
 		t, e, _ := c.s.r.locate(e.ID)
-		return t.read(ctx, e, nil, true)
+		return t.read(ctx, e, nil, asStored)
 	}}}
 	met := map[segment.ID]bool{}
 	for i := 0; c.d != nil && i < len(c.d.tars); i++ {

@@ -352,13 +352,15 @@ func (r *CheckResult) Missing() (trees []CheckedTree) {
 
 // trees finds nodes in super roots, and verifies everything below them.
 type trees struct {
+	source  *parsed
 	records *segment.Reader
 	prover  *proof.Prover
 }
 
 func (s *Store) trees(binaries bool, workers int) trees {
-	records := segment.NewReader(provable{s.source})
-	return trees{records, proof.New(records, proof.Options{
+	source := &parsed{r: s.r, trust: s.r.proving()}
+	records := segment.NewReader(provable{source})
+	return trees{source, records, proof.New(records, proof.Options{
 		Binaries: binaries, Workers: workers, Depth: treeDepth, Bulk: s.r.checkBulk, Name: writeTreeName,
 	})}
 }
@@ -473,7 +475,7 @@ func asDamage(id segment.ID, err error) error {
 
 // checkBulk reads the copies of a segment of bare bytes until one is intact.
 func (r *repository) checkBulk(ctx context.Context, id segment.ID) error {
-	err := r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) error { return t.check(ctx, e, r.trusting) })
+	err := r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) error { return t.check(ctx, e, r.proving()) })
 	if errors.Is(err, fs.ErrNotExist) {
 		return &segment.Error{Class: segment.Missing, Segment: id, Record: -1, Off: -1, What: "no such segment"}
 	}

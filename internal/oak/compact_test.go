@@ -140,7 +140,7 @@ func TestDamageIsNotCompacted(t *testing.T) {
 		}
 	}
 	t.Run("a bit of a text", func(t *testing.T) {
-		st := fixture(t, "corrupt-value")
+		st := damagedFurther(t, "corrupt-value")
 		_, _, err := compacted(t, st, CompactOptions{})
 		var c *format.CorruptError
 		if !errors.As(err, &c) || !strings.Contains(err.Error(), "checksum") {

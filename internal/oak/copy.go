@@ -356,9 +356,12 @@ func (j *copyJob) tar(ctx context.Context, a *copiedArchive) error {
 // segment reads a segment to be copied, with its header. A damaged segment is an error, because
 // nothing would show the damage of a blob. If segments are not to be compared, a tar gets it.
 func (j *copyJob) segment(ctx context.Context, t *segmentTar, e tarfile.Entry) (header, b []byte, err error) {
-	s, trusting := j.s, j.s.r.trusting && j.tars
-	header, b, err = t.readMoved(ctx, e, trusting)
-	if err == nil && e.ID.IsData() && !trusting {
+	s, how := j.s, healing
+	if j.tars {
+		how = s.r.trust
+	}
+	header, b, err = t.readMoved(ctx, e, how)
+	if err == nil && e.ID.IsData() && how != asStored {
 		if _, ok := segment.ParseHead(b); !ok {
 			err = &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: "it does not begin like a data segment"}
 		}
@@ -391,7 +394,7 @@ func (s *Store) parts(ctx context.Context, t *segmentTar) (binaries, graph []byt
 		if !e.ID.IsData() {
 			continue
 		}
-		b, err := t.read(ctx, e, nil, s.r.trusting)
+		b, err := t.read(ctx, e, nil, s.r.trust)
 		if err != nil {
 			return nil, nil, s.r.corrupt(s.r.storeFault(err), "")
 		}

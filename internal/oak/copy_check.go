@@ -101,11 +101,11 @@ func (j *copyJob) compare(ctx context.Context, a *copiedArchive, t *segmentTar, 
 			return nil
 		}
 		x := plain(t.At(k))
-		want, err := a.from.read(ctx, e, nil, true)
+		want, err := a.from.read(ctx, e, nil, asStored)
 		if err != nil {
 			return err
 		}
-		have, err := t.read(ctx, x, nil, true)
+		have, err := t.read(ctx, x, nil, asStored)
 		if errors.Is(err, fs.ErrNotExist) {
 			differ(a.from.Name, e.ID.String(), "missing in the copy")
 			return nil

@@ -446,7 +446,7 @@ func TestASegmentThatComesLateIsCopied(t *testing.T) {
 	}
 	for name, to := range map[string]store.Store{"container": &storetest.Container{}, "bucket": &storetest.Mem{}, "disk": local.New(t.TempDir())} {
 		s := opened(t, early, "c")
-		s.r.trusting = true // for its graph is made without the segment that others refer to
+		s.r.trust = asStored // for its graph is made without the segment that others refer to
 		if _, err := s.Copy(t.Context(), to, "o", CopyOptions{}); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

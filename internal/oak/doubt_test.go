@@ -26,7 +26,7 @@ func segmentsIn(t *testing.T, st store.Store) map[segment.ID][]byte {
 	err := onStore(t.Context(), st, func(s *Store) error {
 		for _, tar := range s.r.tars {
 			for _, e := range tar.All() {
-				if b, err := tar.read(t.Context(), e, nil, false); err == nil {
+				if b, err := tar.read(t.Context(), e, nil, healing); err == nil {
 					all[e.ID] = bytes.Clone(b)
 				}
 			}
@@ -244,7 +244,7 @@ func proofs(t *testing.T, st store.Store) (proven, all int) {
 	err := onStore(t.Context(), st, func(s *Store) error {
 		for _, tar := range s.r.tars {
 			for _, e := range tar.All() {
-				header, b, err := tar.readBoth(t.Context(), e, nil, true, true)
+				header, b, err := tar.readBoth(t.Context(), e, nil, true, asStored)
 				if err != nil {
 					return err
 				}

@@ -26,7 +26,7 @@ func (s *Store) Tree(ctx context.Context, param map[string]string) (*Tree, error
 	if err := Format.CheckParams(format.ToOpen, param); err != nil {
 		return nil, err
 	}
-	t, err := newTree(ctx, s.r, s.records, format.OpenOptions{Param: param})
+	t, err := newTree(ctx, s.r, s.records, format.OpenOptions{Param: param}, false)
 	if err != nil {
 		return nil, err
 	}
@@ -111,6 +111,10 @@ func (t *Tree) Export(ctx context.Context, to io.Writer, name string, o ExportOp
 	if o.After != "" && o.From != "" {
 		return Exported{}, fmt.Errorf("expected one of after and from: %w", fs.ErrInvalid)
 	}
+	guessing := *t.t
+	guessing.paths = &guessing
+	guessing.guess()
+	t = &Tree{&guessing}
 	top, err := t.t.findNode(ctx, nodePath(name))
 	if err != nil {
 		return Exported{}, err
@@ -143,7 +147,12 @@ type exporter struct {
 func (x *exporter) node(ctx context.Context, s spot) error {
 	n, err := x.t.nodeBelow(ctx, s, x.above)
 	if err == nil {
-		if err = x.tell(told{path: shownPath(s.name), id: s.id}); err != nil {
+		what := told{path: shownPath(s.name), id: s.id}
+		if l, guessed := x.t.lostAsJSON(x.t.guessed(ctx, n)); guessed {
+			what.lost = &l
+			x.nodes--
+		}
+		if err = x.tell(what); err != nil {
 			return err
 		}
 		if x.nodes++; n.Template().Rule == segment.NoChild {

@@ -160,7 +160,7 @@ func TestExportsAreWhatTheReferenceReads(t *testing.T) {
 
 // An export has what a walk of the view finds. Lost items name their tar if the walk does.
 func TestDamageInAnExportIsNamedAndSiblingsAreThere(t *testing.T) {
-	st := fixture(t, "corrupt-segment-magic")
+	st := damagedFurther(t, "corrupt-segment-magic")
 	s := openStoreOf(t, st)
 	b, x := exported(t, treeOf(t, s, nil), "/", wholeTree)
 	nodes, lost := map[string]bool{"/": false}, 0

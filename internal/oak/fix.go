@@ -114,7 +114,7 @@ func (f *fixer) candidates(ctx context.Context, super segment.RecordID) (all []d
 	if err != nil {
 		return nil, err
 	}
-	t := &treeReader{repository: f.s.r, records: f.records}
+	t := &treeReader{repository: f.s.r, records: f.records, shape: f.records}
 	for _, name := range names {
 		c := Checkpoint{Properties: map[string]string{}}
 		id, ok, lost, err := f.down(ctx, super, checkpointsName, name)

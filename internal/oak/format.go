@@ -2,6 +2,8 @@ package oak
 
 import (
 	"bytes"
+	"context"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/cloud"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/store"
 )
 
 var Format = &format.Format{
@@ -69,6 +72,21 @@ func detect(p format.Probe) format.Match {
 		return format.Likely
 	}
 	return format.No
+}
+
+// StoreIn returns the name of the segment store in a folder of AEM's repository, or name itself if
+// it is anything else. A store on a network is not asked.
+func StoreIn(ctx context.Context, st store.Store, name string) string {
+	isStore := func(dir string) bool {
+		return slices.ContainsFunc([]string{repo.Journal, repo.Manifest, "data00000a.tar"}, func(file string) bool {
+			_, err := sizeOf(ctx, st, path.Join(dir, file))
+			return err == nil
+		})
+	}
+	if inner := path.Join(name, "segmentstore"); st.Can().Near && isStore(inner) && !isStore(name) {
+		return inner
+	}
+	return name
 }
 
 func isTar(name string) bool {

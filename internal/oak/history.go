@@ -154,7 +154,7 @@ func (h *history) moment(ctx context.Context, e repo.Entry) (*moment, error) {
 		return nil, &segment.Error{Class: segment.Missing, Segment: e.Segment, Record: -1, Off: -1, What: "no such segment"}
 	}
 	param := map[string]string{revisionParam: e.Revision.String()}
-	t, err := newTree(ctx, h.s.r, h.s.records, format.OpenOptions{Param: param})
+	t, err := newTree(ctx, h.s.r, h.s.records, format.OpenOptions{Param: param}, false)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func OpenStore(ctx context.Context, st store.Store, name string, o format.OpenOp
 }
 
 func (r *repository) store() *Store {
-	src := &parsed{r: r, trusting: r.trusting}
+	src := &parsed{r: r, trust: r.trust}
 	return &Store{r: r, records: segment.NewReader(src), source: src}
 }
 
@@ -88,10 +88,10 @@ func (s *Store) Segment(ctx context.Context, id string) (SegmentInfo, error) {
 			info.Copies = append(info.Copies, other.Name)
 		}
 	}
-	b, err := t.read(ctx, e, nil, s.r.trusting)
+	b, err := t.read(ctx, e, nil, s.r.proving())
 	if bad := proof.Damage(err); bad != nil {
 		info.Problems = append(info.Problems, bad.What)
-		b, err = t.read(ctx, e, nil, true)
+		b, err = t.read(ctx, e, nil, asStored)
 	}
 	if err != nil {
 		return info, s.r.storeFault(err)
@@ -137,7 +137,7 @@ func (s *Store) Bytes(ctx context.Context, id string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := t.read(ctx, e, nil, true) // Segment reports their problems
+	b, err := t.read(ctx, e, nil, asStored) // Segment reports their problems
 	return b, s.r.storeFault(err)
 }
 

@@ -99,7 +99,7 @@ func allThere(t *testing.T, s *Store, id segment.ID, written, seen map[segment.I
 	if !id.IsData() {
 		return true
 	}
-	b, err := tar.read(t.Context(), e, nil, true)
+	b, err := tar.read(t.Context(), e, nil, asStored)
 	if err != nil {
 		t.Fatal(err)
 	}

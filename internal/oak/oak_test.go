@@ -32,6 +32,42 @@ func fixture(t testing.TB, name string) *storetest.Mem {
 	return st
 }
 
+// damagedFurther returns a fixture of which a segment has a wrong bit, with a second one beside it.
+func damagedFurther(t testing.TB, name string) *storetest.Mem {
+	t.Helper()
+	st := fixture(t, name)
+	out := st.Clone()
+	err := onStore(t.Context(), st, func(s *Store) error {
+		for _, tar := range s.r.tars {
+			for _, e := range tar.All() {
+				wrong, err := tar.read(t.Context(), e, nil, asStored)
+				if err != nil {
+					return err
+				}
+				right, err := tar.read(t.Context(), e, nil, healing)
+				for i := range right {
+					if right[i] != wrong[i] {
+						b := bytes.Clone(out.Get(tar.path))
+						b[e.Pos+int64(i)] ^= further
+						out.Put(tar.path, b)
+					}
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// further is a bit that no fixture has wrong.
+const further = 0x04
+
 // readableFixture returns a fixture in which everything that the reference reads can be read. The
 // reference does not check the checksums of segments.
 func readableFixture(t testing.TB, name string) *storetest.Mem {

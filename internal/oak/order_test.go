@@ -120,7 +120,7 @@ func TestACleanupBelievesNoRecordThatWouldLoseSomething(t *testing.T) {
 					w := tarfile.NewWriter(&b, tar.Name, nil)
 					for _, i := range tar.ByPosition() {
 						e := tar.At(int(i))
-						data, err := tar.read(t.Context(), e, nil, false)
+						data, err := tar.read(t.Context(), e, nil, healing)
 						if err == nil {
 							err = w.Add(e.ID, plain(e).Generation, data, nil, nil)
 						}

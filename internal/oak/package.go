@@ -98,7 +98,7 @@ func (o *operation) packaged(ctx context.Context, from Donor) (items, error) {
 // known returns the namespaces of a tree by prefix, and its types of nodes, with whether their
 // children are ordered. They are nil if the tree does not list them.
 func (s *Store) known(ctx context.Context, super segment.RecordID) (has map[string]string, types map[string]bool, err error) {
-	t := &Tree{&treeReader{repository: s.r, records: s.records, depth: treeDepth}}
+	t := &Tree{&treeReader{repository: s.r, records: s.records, shape: s.records, depth: treeDepth}}
 	var missing string
 	if t.t.top, missing, err = s.records.Down(ctx, super, rootName); missing != "" {
 		return nil, nil, nil

@@ -33,7 +33,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	}
 	// A single tar does not show which tree.
 	if o.View == treeView || o.View == filesView || o.View == "" && (!r.single || o.Param[revisionParam] != "") {
-		t, err := newTree(ctx, r, segment.NewReader(&parsed{r: r, trusting: r.trusting}), o)
+		t, err := newTree(ctx, r, segment.NewReader(&parsed{r: r, trust: r.trust}), o, true)
 		if err != nil {
 			return nil, errors.Join(err, r.close())
 		}
@@ -126,7 +126,7 @@ func (r *segmentReader) targets(ctx context.Context, t *segmentTar, e tarfile.En
 	case !t.holds(e):
 		return nil, nil
 	}
-	b, err := t.read(ctx, e, nil, r.trusting)
+	b, err := t.read(ctx, e, nil, r.trust)
 	h, _ := segment.ParseHead(b)
 	return h.Refs, unlessDamaged(err)
 }

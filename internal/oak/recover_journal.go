@@ -233,11 +233,11 @@ func (f *finder) look(ctx context.Context, t *segmentTar, rows []uint32) error {
 
 // segment reads a segment, nil if its bytes are not those that were written.
 func (f *finder) segment(ctx context.Context, t *segmentTar, i int) (*segment.Segment, error) {
-	b, err := t.read(ctx, t.At(i), nil, false)
+	b, err := t.read(ctx, t.At(i), nil, strict)
 	if err == nil {
 		var g *segment.Segment
 		if g, err = segment.Parse(t.At(i).ID, b); err == nil {
-			f.s.source.keep(g)
+			f.source.keep(g)
 			return g, nil
 		}
 	}

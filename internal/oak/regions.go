@@ -17,7 +17,7 @@ import (
 // belong to none, and the parts at the end. A letter that is not used is trash.
 func (r *segmentReader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	return pipe.Told(func(tell func(format.Region) error) error {
-		return r.regions(ctx, tell, func(*segmentTar, tarfile.Entry) bool { return !r.trusting })
+		return r.regions(ctx, tell, func(*segmentTar, tarfile.Entry) bool { return r.trust != asStored })
 	})
 }
 
@@ -101,7 +101,7 @@ func (t *treeReader) Regions(ctx context.Context) iter.Seq2[format.Region, error
 			return err
 		}
 		if err := t.regions(ctx, tell, func(tar *segmentTar, e tarfile.Entry) bool {
-			return !t.trusting && len(used[tar.path].Gaps(e.Pos-tarfile.BlockSize, e.Pos)) == 0
+			return t.trust != asStored && len(used[tar.path].Gaps(e.Pos-tarfile.BlockSize, e.Pos)) == 0
 		}); err != nil {
 			return err
 		}

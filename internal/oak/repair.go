@@ -288,8 +288,7 @@ func (m *repairer) account(ctx context.Context) (worse bool, err error) {
 			break
 		}
 		if !alike {
-			found := &parsed{r: m.r, trusting: trusting}
-			if before[i], err = m.count(ctx, provable{found}, was.Revision, nil); err != nil {
+			if before[i], err = m.count(ctx, provable{&parsed{r: m.r, trust: []trust{strict, asStored}[i]}}, was.Revision, nil); err != nil {
 				return false, err
 			}
 		}
@@ -378,7 +377,7 @@ func (m *repairer) count(ctx context.Context, from segment.Source, super repo.Re
 		lost = func(string, proof.Loss) {}
 	}
 	records := segment.NewReader(from)
-	c.whole, c.nodes, err = trees{records, proof.New(records, o)}.whole(ctx, super, lost)
+	c.whole, c.nodes, err = trees{nil, records, proof.New(records, o)}.whole(ctx, super, lost)
 	return c, err
 }
 

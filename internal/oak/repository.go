@@ -33,7 +33,8 @@ type repository struct {
 	byPath   map[string]*segmentTar
 	shadowed []repo.Tar // the tars not in use
 	limits   format.Limits
-	trusting bool   // segments are not compared with their checksums
+	trust    trust  // how segments are read for users
+	onHeal   func() // called when a bit of a segment was corrected; or nil
 	held     int64  // bytes of indexes
 	release  func() // of tails that were fetched ahead
 
@@ -41,7 +42,8 @@ type repository struct {
 	had    map[string]*segmentTar  // of an earlier opening, to be reused
 	writer string                  // the program that is writing to it, if known
 
-	doubt atomic.Pointer[format.Problem] // whether the newest revision is the newest
+	doubt   atomic.Pointer[format.Problem] // whether the newest revision is the newest, and names are proven
+	certain atomic.Bool                    // nothing is guessed
 
 	asking sync.Mutex
 	asked  bool // files beside the tars were requested, in a store that cannot list
@@ -58,6 +60,7 @@ type segmentTar struct {
 	none           *tarfile.NoIndex
 	trash          []tarfile.Problem // found by the scan
 	scanned        int64             // where the next scan begins
+	onHeal         func()            // of the repository
 }
 
 // fetchedAhead is how many tails are requested at once.
@@ -88,7 +91,10 @@ func (r *repository) beside(ctx context.Context) (err error) {
 
 // openSegments opens what contains the segments, and only determines where they are.
 func openSegments(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *repository, err error) {
-	r := &repository{st: st, name: name, limits: o.Limits.OrDefault(), trusting: o.NoVerify, release: func() {}}
+	r := &repository{st: st, name: name, limits: o.Limits.OrDefault(), onHeal: o.OnHeal, release: func() {}}
+	if o.NoVerify {
+		r.trust = asStored
+	}
 	defer func() {
 		if err != nil {
 			r.close()
@@ -220,7 +226,7 @@ func (r *repository) openNumber(ctx context.Context, letters []repo.Tar) (err er
 			r.shadowed = slices.Concat(r.shadowed, letters[:i], letters[i+1:])
 			return nil
 		}
-		t := &segmentTar{Tar: l, path: r.list.Path(l.Name), blobs: r.list.Blobs.Archive(l.Name)}
+		t := &segmentTar{Tar: l, path: r.list.Path(l.Name), blobs: r.list.Blobs.Archive(l.Name), onHeal: r.onHeal}
 		if t.obj, err = storekit.OpenGrowing(ctx, r.st, t.path); err != nil {
 			return err
 		}
@@ -327,9 +333,24 @@ func (r *repository) head(ctx context.Context) (repo.Head, error) {
 // rewound records how many lines of the journal after the revision that is read lead to no
 // segment.
 func (r *repository) rewound(lines int) {
-	if lines > 0 {
+	if lines > 0 && !r.guesses() {
 		r.doubt.Store(&fault(headRewound, r.list.Path(repo.Journal), -1, "%d lines of the journal have no revision, or are cut off: reads may return an older state", lines).Problem)
 	}
+}
+
+// doubted records that names and places are read from a damaged segment.
+func (r *repository) doubted(why error) {
+	if !r.guesses() {
+		p := r.damage(why).Problem
+		p.Message += ": names and places that it has are not proven, and its values are refused"
+		r.doubt.Store(&p)
+	}
+}
+
+// guesses reports whether names and places were read from a damaged segment.
+func (r *repository) guesses() bool {
+	p := r.doubt.Load()
+	return p != nil && p.Class == badChecksum
 }
 
 // journal yields the lines of the journal, as [repo.Entries] does.

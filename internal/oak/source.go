@@ -4,6 +4,7 @@ import (
 	"bytes"
 	lru "container/list"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -18,16 +19,32 @@ import (
 
 // parsed has the segments of a repository, the most recently used in memory.
 type parsed struct {
-	r        *repository
-	trusting bool                                                        // segments are not compared with their checksums
-	sparse   bool                                                        // keep only the needed parts of each segment, for stores with cheap reads
-	load     func(context.Context, segment.ID) (*segment.Segment, error) // in the place of r, or nil
+	r      *repository
+	trust  trust
+	sparse bool                                                        // keep only the needed parts of each segment, for stores with cheap reads
+	load   func(context.Context, segment.ID) (*segment.Segment, error) // in the place of r, or nil
 
-	mu    sync.Mutex
-	bytes int
-	used  lru.List // of *kept, the most recently used in front
-	m     map[segment.ID]*lru.Element
+	mu      sync.Mutex
+	bytes   int
+	used    lru.List // of *kept, the most recently used in front
+	m       map[segment.ID]*lru.Element
+	altered map[segment.ID]error // of segments that cannot be read
 }
+
+// mostAltered is how many damaged segments are remembered.
+const mostAltered = 4096
+
+// trust is what is done with a segment that does not match its checksum.
+type trust uint8
+
+const (
+	healing  trust = iota // a single wrong bit is corrected; anything else is an error
+	strict                // an error, as for Oak, which reads the wrong bit
+	asStored              // nothing: it is not compared
+)
+
+// proving returns how segments are read to find out what Oak can read.
+func (r *repository) proving() trust { return max(r.trust, strict) }
 
 // kept is a segment in memory, and the size that is counted for it.
 type kept struct {
@@ -41,6 +58,10 @@ const parsedBytes = 48 << 20
 // Segment reads a segment. If there are several copies, it returns the first intact one.
 func (p *parsed) Segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
 	p.mu.Lock()
+	if err := p.altered[id]; err != nil {
+		p.mu.Unlock()
+		return nil, err
+	}
 	if e := p.m[id]; e != nil {
 		p.used.MoveToFront(e)
 		k := e.Value.(*kept)
@@ -53,10 +74,42 @@ func (p *parsed) Segment(ctx context.Context, id segment.ID) (*segment.Segment, 
 	p.mu.Unlock()
 	s, err := p.read(ctx, id)
 	if err != nil {
+		if isAltered(err) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if p.altered == nil || len(p.altered) == mostAltered {
+				p.altered = map[segment.ID]error{}
+			}
+			p.altered[id] = err
+		}
 		return nil, err
 	}
 	p.keep(s)
 	return s, nil
+}
+
+// A guesser has the segments of sure, and those that are damaged as they are stored: for names and
+// places, which then are not proven, but not for values.
+type guesser struct {
+	sure   segment.Source
+	stored *parsed
+}
+
+func (g guesser) Segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
+	s, err := g.sure.Segment(ctx, id)
+	if isAltered(err) && !g.stored.r.certain.Load() {
+		if guess, bad := g.stored.Segment(ctx, id); bad == nil {
+			g.stored.r.doubted(err)
+			return guess, nil
+		}
+	}
+	return s, err
+}
+
+// isAltered reports whether an error is about a segment that does not match its checksum.
+func isAltered(err error) bool {
+	e, ok := errors.AsType[*segment.Error](err)
+	return ok && e.Class == segment.Altered
 }
 
 func (p *parsed) keep(s *segment.Segment) {
@@ -118,19 +171,14 @@ func (r *repository) anyCopy(ctx context.Context, id segment.ID, read func(*segm
 }
 
 func (p *parsed) parse(ctx context.Context, t *segmentTar, e tarfile.Entry) (*segment.Segment, error) {
-	if p.sparse && t.holds(e) {
-		if !p.trusting {
-			if err := t.check(ctx, e, false); err != nil {
-				return nil, err
-			}
-		}
+	if p.sparse && t.holds(e) && (p.trust == asStored || t.check(ctx, e, strict) == nil) {
 		ctx = context.WithoutCancel(ctx) // for other readers that need more of it
 		return segment.ParseSparse(e.ID, e.Len, func(off, n int) ([]byte, error) {
 			b := make([]byte, n)
 			return b, p.r.storeFault(t.obj.ReadAt(ctx, b, e.Pos+int64(off)))
 		})
 	}
-	b, err := t.read(ctx, e, nil, p.trusting)
+	b, err := t.read(ctx, e, nil, p.trust)
 	if err != nil {
 		return nil, err
 	}
@@ -145,15 +193,14 @@ func (p *parsed) Size(_ context.Context, id segment.ID) (int, error) {
 	return 0, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
 }
 
-// read reads a segment into buf, or into a longer slice if buf is too short. Unless the segment
-// is trusted, it must match its header.
-func (t *segmentTar) read(ctx context.Context, e tarfile.Entry, buf []byte, trusted bool) ([]byte, error) {
-	_, b, err := t.readBoth(ctx, e, buf, !trusted, trusted)
+// read reads a segment into buf, or into a longer slice if buf is too short.
+func (t *segmentTar) read(ctx context.Context, e tarfile.Entry, buf []byte, how trust) ([]byte, error) {
+	_, b, err := t.readBoth(ctx, e, buf, how != asStored, how)
 	return b, err
 }
 
 // readBoth is read that also returns the header, if wanted.
-func (t *segmentTar) readBoth(ctx context.Context, e tarfile.Entry, buf []byte, headed, trusted bool) (header, data []byte, err error) {
+func (t *segmentTar) readBoth(ctx context.Context, e tarfile.Entry, buf []byte, headed bool, how trust) (header, data []byte, err error) {
 	if !t.holds(e) {
 		return nil, nil, &tarfile.Error{Class: tarfile.OutOfBounds, Object: t.path, Offset: e.Pos, What: fmt.Sprintf("segment %s: %d bytes, but the file ends at %d", e.ID, e.Len, t.size)}
 	}
@@ -165,10 +212,18 @@ func (t *segmentTar) readBoth(ctx context.Context, e tarfile.Entry, buf []byte, 
 	if err := t.obj.ReadAt(ctx, b, e.Pos-int64(head)); err != nil {
 		return nil, nil, err
 	}
-	if !trusted {
-		if what := tarfile.Compare(e.ID, b[:head], b[head:]); what != "" {
-			return nil, nil, &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: what}
-		}
+	what, healed := "", false
+	switch how {
+	case healing:
+		healed, what = tarfile.Heal(e.ID, b[:head], b[head:])
+	case strict:
+		what = tarfile.Compare(e.ID, b[:head], b[head:])
+	}
+	if healed && t.onHeal != nil {
+		t.onHeal()
+	}
+	if what != "" {
+		return nil, nil, &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: what}
 	}
 	return b[:head], b[head:], nil
 }
@@ -177,15 +232,15 @@ func (t *segmentTar) readBoth(ctx context.Context, e tarfile.Entry, buf []byte, 
 var buffers = sync.Pool{New: func() any { return new([tarfile.BlockSize + tarfile.MaxSegment]byte) }}
 
 // check reads a segment without keeping it in memory.
-func (t *segmentTar) check(ctx context.Context, e tarfile.Entry, trusted bool) error {
+func (t *segmentTar) check(ctx context.Context, e tarfile.Entry, how trust) error {
 	buf := buffers.Get().(*[tarfile.BlockSize + tarfile.MaxSegment]byte)
 	defer buffers.Put(buf)
-	_, err := t.read(ctx, e, buf[:], trusted)
+	_, err := t.read(ctx, e, buf[:], how)
 	return err
 }
 
 // wholeSegment is the codec of a segment with its header. It compares the segment with the
-// header.
+// header, and corrects a single wrong bit.
 const wholeSegment = "oak-segment"
 
 func init() {
@@ -193,6 +248,9 @@ func init() {
 		b, err := io.ReadAll(io.LimitReader(r, tarfile.BlockSize+tarfile.MaxSegment+1))
 		if err == nil {
 			b, err = appendSegment(nil, b, len(b)-tarfile.BlockSize)
+		}
+		if err == codec.ErrHealed { // Append was called before, and has told it
+			err = nil
 		}
 		return io.NopCloser(bytes.NewReader(b)), err
 	}})
@@ -205,16 +263,21 @@ func appendSegment(dst, stored []byte, size int) ([]byte, error) {
 	header, data := stored[:tarfile.BlockSize], stored[tarfile.BlockSize:]
 	h, _ := tarfile.ParseHeader(header)
 	name, _ := tarfile.ParseEntryName(h.Name)
-	if what := tarfile.Compare(name.ID, header, data); what != "" {
-		return dst, fault(badChecksum, "", tarfile.BlockSize, "segment %s: %s", name.ID, what)
+	dst = append(dst, data...)
+	healed, what := tarfile.Heal(name.ID, header, dst[len(dst)-size:])
+	switch {
+	case what != "":
+		return dst[:len(dst)-size], fault(badChecksum, "", tarfile.BlockSize, "segment %s: %s", name.ID, what)
+	case healed:
+		return dst, codec.ErrHealed
 	}
-	return append(dst, data...), nil
+	return dst, nil
 }
 
 // extent returns where n bytes of a segment from off are stored. They are the content from at.
 func (r *repository) extent(tar string, pos int64, size, off, n int, at int64) format.Extent {
 	x := format.Extent{At: at, Size: int64(n), Object: tar, Off: pos + int64(off), Len: int64(n)}
-	if !r.trusting && pos > 0 { // otherwise it is a separate blob, without a header
+	if r.trust != asStored && pos > 0 { // otherwise it is a separate blob, without a header
 		x.Codec, x.Unit, x.Skip = wholeSegment, int64(size), int64(off)
 		x.Off, x.Len = pos-tarfile.BlockSize, int64(tarfile.BlockSize+size)
 	}

@@ -405,7 +405,7 @@ func (v *reviser) copier(from *treeReader) (*compact.Copier, trees, error) {
 				return nil
 			}
 			done[id] = true
-			err := v.s.r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) error { return t.check(ctx, e, false) })
+			err := v.s.r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) error { return t.check(ctx, e, strict) })
 			if err == nil || ctx.Err() != nil {
 				return err
 			}

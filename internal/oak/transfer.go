@@ -29,7 +29,7 @@ type mover struct {
 func (m *mover) read(ctx context.Context, id segment.ID) (f segment.Finished, err error) {
 	f.ID = id
 	err = m.r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) (err error) {
-		f.Header, f.Data, err = t.readMoved(ctx, e, false)
+		f.Header, f.Data, err = t.readMoved(ctx, e, healing)
 		f.Generation = plain(e).Generation
 		return err
 	})
@@ -38,16 +38,16 @@ func (m *mover) read(ctx context.Context, id segment.ID) (f segment.Finished, er
 
 // readMoved reads a segment that is written to another tar, with the header that it has or, in a blob,
 // deserves.
-func (t *segmentTar) readMoved(ctx context.Context, e tarfile.Entry, trusted bool) (header, data []byte, err error) {
+func (t *segmentTar) readMoved(ctx context.Context, e tarfile.Entry, how trust) (header, data []byte, err error) {
 	if t.blobs == nil {
-		return t.readBoth(ctx, e, nil, true, trusted)
+		return t.readBoth(ctx, e, nil, true, how)
 	}
 	data = make([]byte, e.Len)
 	proven, err := cloud.ReadProven(ctx, t.obj, e.Pos, data)
 	if proven {
 		return tarfile.NewHeader(nil, e.ID, data, time.Now()), data, nil
 	}
-	if _, damaged := errors.AsType[*segment.Error](err); damaged && trusted {
+	if _, damaged := errors.AsType[*segment.Error](err); damaged && how == asStored {
 		err = nil
 	}
 	return unproven(e.ID, data), data, err

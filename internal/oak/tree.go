@@ -26,6 +26,9 @@ type treeReader struct {
 	checkpoint string           // name of the checkpoint shown, or empty
 	depth      int
 	datastore  string // or empty
+	// shape reads nodes for names and places, but not for values. It is records, or a guesser for
+	// those who make nothing of the tree that lasts.
+	shape *segment.Reader
 	// paths is the same reader for following a path. It reads parts of segments if that costs
 	// less.
 	paths *treeReader
@@ -61,8 +64,31 @@ func (t *treeReader) node(ctx context.Context, s spot) (segment.Node, error) {
 	case len(s.name) > mostPath:
 		return segment.Node{}, t.treeFault(treeLimit, s.id.Segment, -1, "path: expected at most %d bytes, found %d", mostPath, len(s.name))
 	}
-	return t.records.Node(ctx, s.id)
+	return t.nodeOf(ctx, s.id)
 }
+
+// nodeOf reads a node, or guesses it if it is in a damaged segment.
+func (t *treeReader) nodeOf(ctx context.Context, id segment.RecordID) (segment.Node, error) {
+	n, err := t.records.Node(ctx, id)
+	if t.shape != t.records && isAltered(err) {
+		if guess, bad := t.shape.Node(ctx, id); bad == nil {
+			return guess, nil
+		}
+	}
+	return n, err
+}
+
+// guessed returns why a node is a guess, or nil if it is not. The values of a guess are not to be
+// read.
+func (t *treeReader) guessed(ctx context.Context, n segment.Node) (err error) {
+	if n.By() != t.records {
+		_, err = t.records.Node(ctx, n.ID())
+	}
+	return err
+}
+
+// unprovenAttr is "true" for a node in a damaged segment.
+const unprovenAttr = "unproven"
 
 // nodeBelow is node for descending. A node that is below itself is damage.
 func (t *treeReader) nodeBelow(ctx context.Context, s spot, above map[segment.RecordID]bool) (segment.Node, error) {
@@ -79,6 +105,10 @@ func (t *treeReader) nodeEntry(ctx context.Context, s spot) (format.Entry, error
 	n, err := t.node(ctx, s)
 	if err != nil {
 		return e, t.lost(&e, err)
+	}
+	if t.guessed(ctx, n) != nil {
+		e.Attr = map[string]string{unprovenAttr: "true"}
+		return e, nil
 	}
 	e.ModTime, err = t.modTime(ctx, n)
 	return e, err
@@ -155,7 +185,7 @@ func (t *treeReader) children(ctx context.Context, s spot) iter.Seq2[spot, error
 		var at segment.Place
 		lost := 0
 		for more := true; more; {
-			n, err := t.records.Node(ctx, s.id)
+			n, err := t.shape.Node(ctx, s.id)
 			if err != nil {
 				return err
 			}
@@ -201,7 +231,11 @@ func tellAll(ctx context.Context, some []spot, tell func(spot) error) error {
 // childNamed finds a child. If some of the children are lost, it may not be known whether the
 // child exists; then lost is the reason.
 func (t *treeReader) childNamed(ctx context.Context, n segment.Node, name string) (id segment.RecordID, ok bool, lost, err error) {
-	id, ok, err = n.Child(ctx, name)
+	if id, ok, err = n.Child(ctx, name); isAltered(err) {
+		if guess, bad := t.shape.Node(ctx, n.ID()); bad == nil {
+			id, ok, err = guess.Child(ctx, name)
+		}
+	}
 	if err != nil && t.damage(err) != nil {
 		shape := n.Template()
 		return id, shape.Rule == segment.OneChild && shape.Child == name, err, nil

@@ -187,13 +187,16 @@ func (f *filesReader) entry(ctx context.Context, s spot) (e format.Entry, shown 
 	if err != nil {
 		return e, true, f.lost(&e, err)
 	}
+	guessed := f.guessed(ctx, n)
 	primary := ""
 	if p := n.Template().Primary; p != nil {
 		primary = p.Text
 	}
 	if lucene := isLucene(n.Template()); s.depth > 0 && (lucene || n.Template().Rule != segment.NoChild) {
 		file := lucene
-		if lucene {
+		if lucene && guessed != nil {
+			e.Kind, err = format.File, f.lost(&e, guessed)
+		} else if lucene {
 			err = f.lucene(ctx, &e, n)
 		} else {
 			file, err = f.file(ctx, &e, n, primary)
@@ -202,7 +205,11 @@ func (f *filesReader) entry(ctx context.Context, s spot) (e format.Entry, shown 
 			return e, true, err
 		}
 	}
-	e.ModTime, err = f.modTime(ctx, n)
+	if guessed == nil {
+		e.ModTime, err = f.modTime(ctx, n)
+	} else {
+		e.Attr = map[string]string{unprovenAttr: "true"}
+	}
 	return e, s.depth == 0 || n.Template().Rule != segment.NoChild || slices.Contains(folderTypes, primary), err
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -214,5 +215,34 @@ func TestFilesOfIndexesAreFiles(t *testing.T) {
 	}
 	if _, err := a.ReadAt(t.Context(), torn, make([]byte, torn.Size), 0); !errors.Is(err, format.ErrCorrupt) {
 		t.Errorf("torn: %v", err)
+	}
+}
+
+// What a walk finds is extracted, however deep it is.
+func TestDeepFilesAreExtracted(t *testing.T) {
+	st := &storetest.Mem{}
+	w := newWriter(t, st, nil)
+	const levels = treeDepth - 4 // the file has a content node, and the tree a super root
+	names := []string{"a/near", strings.Repeat("d/", levels) + "far"}
+	for _, name := range names {
+		if err := addText(t, w, format.Entry{Name: name}, name[:6]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustCommit(t, w)
+	a := openFiles(t, st, nil)
+	into, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer into.Close()
+	done, err := holdall.Extract(t.Context(), a, into, holdall.ExtractOptions{OnError: func(p holdall.Problem, err error) { t.Errorf("%.80s: %v", p.Entry, err) }})
+	if err != nil || done.Failed > 0 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	for _, name := range names {
+		if b, err := into.ReadFile(name); err != nil || string(b) != name[:6] {
+			t.Errorf("%.80s: %q, %v", name, b, err)
+		}
 	}
 }

@@ -75,6 +75,10 @@ const mostMisnamed = 1024
 
 // misnamed finds a child by a damaged name, which is listed, but not where its hash belongs.
 func (t *treeReader) misnamed(ctx context.Context, n segment.Node, name string) (segment.RecordID, bool, error) {
+	n, err := t.shape.Node(ctx, n.ID())
+	if err != nil {
+		return segment.RecordID{}, false, t.unlessDamage(err)
+	}
 	if count, err := n.ChildCount(ctx); err != nil || count > mostMisnamed {
 		return segment.RecordID{}, false, t.unlessDamage(err)
 	}
@@ -141,13 +145,14 @@ func (t *treeReader) findProperty(ctx context.Context, n segment.Node, x target,
 
 // property finds a property, even if its values cannot be found: then lost is the reason.
 func (t *treeReader) property(ctx context.Context, n segment.Node, name string) (p segment.Property, ok bool, lost, err error) {
+	guessed := t.guessed(ctx, n)
 	p, ok, err = n.Property(ctx, name)
-	if err == nil || t.damage(err) == nil {
+	if guessed == nil && (err == nil || t.damage(err) == nil) {
 		return p, ok, nil, err
 	}
 	for p, lost := range n.Properties(ctx) {
 		if p.Name == name {
-			return p, true, lost, nil
+			return p, true, cmp.Or(guessed, lost), nil
 		}
 	}
 	return p, false, nil, nil
@@ -182,12 +187,12 @@ func (t *treeReader) EntriesBelow(ctx context.Context, dir string) iter.Seq2[for
 }
 
 func (t *treeReader) Can() format.Abilities {
-	return format.Abilities{EntriesBelow: t.EntriesBelow, Doubt: t.doubt.Load, Object: t.objectNamed, Compares: func(e format.Entry) format.Proof {
+	return format.Abilities{EntriesBelow: t.EntriesBelow, Doubt: t.doubt.Load, Object: t.objectNamed, Certain: func() { t.certain.Store(true) }, Compares: func(e format.Entry) format.Proof {
 		_, external := e.Ref.(blobRef)
 		if x, ok := e.Ref.(luceneRef); ok {
 			external = x.away
 		}
-		if t.trusting || t.list.Blobs != nil || e.Ref == nil || external {
+		if t.trust == asStored || t.list.Blobs != nil || e.Ref == nil || external || t.guesses() {
 			return format.Unproven
 		}
 		return format.Summed

@@ -35,22 +35,33 @@ const (
 // nested structures, because levels cost little here.
 const treeDepth = 1000
 
-func newTree(ctx context.Context, r *repository, records *segment.Reader, o format.OpenOptions) (*treeReader, error) {
+// newTree opens a tree. With guess, it shows what damaged segments have for names and places.
+func newTree(ctx context.Context, r *repository, records *segment.Reader, o format.OpenOptions, guess bool) (*treeReader, error) {
 	t := &treeReader{
-		repository: r, records: records,
+		repository: r, records: records, shape: records,
 		depth: cmp.Or(o.Limits.Depth, treeDepth), datastore: o.Param[datastoreParam], checkpoint: o.Param[checkpointParam],
+	}
+	if t.paths = t; guess {
+		t.guess()
 	}
 	if err := t.choose(ctx, o.Param); err != nil {
 		return t, err
 	}
-	t.paths = t
 	if r.st.Can().Near {
 		near := *t
-		near.records = segment.NewReader(&parsed{r: r, trusting: r.trusting, sparse: true})
-		near.paths = &near
-		t.paths = &near
+		near.records = segment.NewReader(&parsed{r: r, trust: r.trust, sparse: true})
+		near.shape, near.paths = near.records, &near
+		if t.paths = &near; guess {
+			near.guess()
+		}
 	}
 	return t, nil
+}
+
+func (t *treeReader) guess() {
+	if t.trust != asStored {
+		t.shape = segment.NewReader(guesser{t.records.Source(), &parsed{r: t.repository, trust: asStored}})
+	}
 }
 
 // choose finds the node that is shown as the root. It reads the journal, the super root and, for
@@ -84,7 +95,7 @@ var errNoChild = errors.New("no such child")
 func (t *treeReader) down(ctx context.Context, names ...string) error {
 	var missing string
 	var err error
-	t.top, missing, err = t.records.Down(ctx, t.top, names...)
+	t.top, missing, err = t.shape.Down(ctx, t.top, names...)
 	if missing != "" {
 		c := t.treeFault(noRoot, t.top.Segment, 0, "revision %s: expected a super root with a child %q, found none", t.shown.Revision, missing)
 		c.Err = errNoChild

@@ -227,11 +227,11 @@ func TestTreesReadAsTheReferenceReadsThem(t *testing.T) {
 // children. Here what is lost is named, and the rest is unchanged.
 func TestADamagedSegmentCostsNoMoreThanItHas(t *testing.T) {
 	const name, where = "corrupt-segment-magic", 38913
-	st := fixture(t, name)
+	st := damagedFurther(t, name)
 	damaged := openTreeArchive(t, st, nil)
 	whole := st.Clone()
 	b := bytes.Clone(whole.Get("s/data00001a.tar"))
-	b[where] ^= 0x20
+	b[where] ^= 0x20 ^ further
 	whole.Put("s/data00001a.tar", b)
 	left := map[string][]byte{}
 	kinds := map[string]format.Kind{}

@@ -1,6 +1,7 @@
 package oak
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,10 +39,11 @@ func isBinaries(p segment.Property) bool { return p.Multi && p.Type == segment.B
 
 // properties calls do with the entry of each of a node's properties, and with the property.
 func (t *treeReader) properties(ctx context.Context, s spot, do func(format.Entry, segment.Property) error) error {
-	n, err := t.records.Node(ctx, s.id)
+	n, err := t.nodeOf(ctx, s.id)
 	if err != nil {
 		return t.corrupt(err, s.name)
 	}
+	guessed := t.guessed(ctx, n)
 	for p, lost := range n.Properties(ctx) {
 		elem := writeTreeName(p.Name, s.depth == 0)
 		_, isNode, _, err := t.childNamed(ctx, n, p.Name)
@@ -51,7 +53,7 @@ func (t *treeReader) properties(ctx context.Context, s spot, do func(format.Entr
 		if isNode {
 			elem += propertyMark
 		}
-		e, err := t.propertyEntry(ctx, s.under(elem), s.id, p, lost)
+		e, err := t.propertyEntry(ctx, s.under(elem), s.id, p, cmp.Or(guessed, lost))
 		if err == nil {
 			err = do(e, p)
 		}

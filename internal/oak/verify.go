@@ -88,7 +88,7 @@ func (r *repository) audit() *audit.Audit {
 }
 
 func (t *segmentTar) held() audit.Held {
-	return audit.Held{Tar: t.Tar, Index: t.Index, File: t.file, Read: func(ctx context.Context, e tarfile.Entry) ([]byte, error) { return t.read(ctx, e, nil, true) }}
+	return audit.Held{Tar: t.Tar, Index: t.Index, File: t.file, Read: func(ctx context.Context, e tarfile.Entry) ([]byte, error) { return t.read(ctx, e, nil, asStored) }}
 }
 
 // checkSegments checks the segments of several tars at once, and reports problems tar by tar.

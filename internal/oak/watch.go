@@ -198,7 +198,7 @@ func (s *Store) journalSize(ctx context.Context) (int64, error) {
 // renew reopens a store in its present state. It does not read unchanged tars again.
 func (s *Store) renew(ctx context.Context) error {
 	was := s.r
-	r := &repository{st: was.st, name: was.name, limits: was.limits, trusting: was.trusting, release: func() {}, had: map[string]*segmentTar{}}
+	r := &repository{st: was.st, name: was.name, limits: was.limits, trust: was.trust, onHeal: was.onHeal, release: func() {}, had: map[string]*segmentTar{}}
 	for _, t := range was.tars {
 		r.had[t.Name] = t
 	}
@@ -207,6 +207,6 @@ func (s *Store) renew(ctx context.Context) error {
 		err = r.beside(ctx)
 	}
 	was.tars, r.had = slices.Collect(maps.Values(r.had)), nil
-	s.r, s.source.r = r, r
+	s.r, s.source.r, s.source.altered = r, r, nil
 	return errors.Join(err, was.close())
 }

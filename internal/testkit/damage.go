@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -85,4 +86,18 @@ func Damage(rnd *rand.Rand, b []byte) (_ []byte, what string) {
 		}
 	}
 	return b, what
+}
+
+// FlipSegments flips a bit of each segment in a tar of an Oak segment store.
+func FlipSegments(tar []byte) {
+	for at := 0; at+512 < len(tar); {
+		size, err := strconv.ParseInt(string(tar[at+124:at+135]), 8, 32)
+		if err != nil {
+			return
+		}
+		if name := string(tar[at : at+100]); !strings.Contains(name, ".tar.") {
+			tar[at+512+int(size)/2] ^= 8
+		}
+		at += 512 + (int(size)+511)/512*512
+	}
 }

@@ -13,6 +13,10 @@ const (
 	maxElementLen = 255
 )
 
+// MostFolders is how many folders an entry may be in that is packed or extracted. Some formats store
+// each of them with its whole name: an archive of some kilobytes could become one of gigabytes.
+const MostFolders = 2048
+
 // ValidPath reports whether name is a valid path within an archive. It is like [fs.ValidPath],
 // but allows names that are not UTF-8.
 func ValidPath(name string) bool {

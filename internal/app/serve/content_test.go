@@ -274,6 +274,46 @@ func TestFixturesAreServedAsTheyAreRead(t *testing.T) {
 	}
 }
 
+// A wrong bit in each segment of a store costs nothing.
+func TestWrongBitsOfASegmentStoreAreHealed(t *testing.T) {
+	sound := &storetest.Mem{}
+	testkit.Put(sound, testkit.Untar(t, filepath.Join("..", "..", "oak", "testdata", "checkpoints.tar.gz")), "segmentstore/", "s/")
+	st := sound.Clone()
+	b := bytes.Clone(st.Get("s/data00000a.tar"))
+	testkit.FlipSegments(b)
+	st.Put("s/data00000a.tar", b)
+	super, healed, served := map[string]string{"super": "true"}, 0, 0
+	opened := func(st store.Store, told func(string)) *holdall.Archive {
+		a, err := holdall.Open(t.Context(), "s", holdall.OpenOptions{Store: st, Param: super, OnHeal: told})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { a.Close() })
+		return a
+	}
+	want := opened(sound, nil)
+	s := serving(t, opened(st, func(string) { healed++ }), options{})
+	for e, err := range want.Entries(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !e.Kind.HasContent() {
+			continue
+		}
+		var b bytes.Buffer
+		if err := want.WriteContent(t.Context(), &b, e); err != nil {
+			t.Fatal(err)
+		}
+		if answer, body := get(t, s.url+"/"+escape(e.Name)); answer.StatusCode != 200 || body != b.String() {
+			t.Errorf("%s: %s, %d bytes of %d", e.Name, answer.Status, len(body), b.Len())
+		}
+		served++
+	}
+	if served == 0 || healed != 1 {
+		t.Errorf("%d entries, told %d times", served, healed)
+	}
+}
+
 // shaky returns a store that looks remote and, after a call of fail, returns
 // an error from each read.
 func shaky(t *testing.T, st store.Store) (_ store.Store, fail func(after int64, err error)) {

@@ -82,6 +82,7 @@ func (s *Source) WriteIndex(ctx context.Context, to store.Store, toName string, 
 			return sum, err
 		}
 	}
+	s.Certain()
 	digests := digester{s: s, o: o, sum: &sum}
 	defer digests.sums.close()
 	build := kept.Options{Scratch: sorter.TempFile, Digests: digests.all(ctx)}

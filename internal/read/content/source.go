@@ -70,6 +70,9 @@ func New(st store.Store, name string, external []string, cacheBytes int64) *Sour
 	return s
 }
 
+// OnCorrect sets what is called when a codec corrects damaged data by its checksum.
+func (s *Source) OnCorrect(do func()) { s.engine.OnHeal = do }
+
 // Read sets the format and the reader of the archive.
 func (s *Source) Read(f *format.Format, r format.Reader) {
 	can := r.Can()
@@ -194,6 +197,13 @@ func (s *Source) Doubt() error {
 		}
 	}
 	return nil
+}
+
+// Certain makes s show nothing that its reader only guesses.
+func (s *Source) Certain() {
+	if certain := s.Reader.Can().Certain; certain != nil {
+		certain()
+	}
 }
 
 // Vouched returns an error if the index does not match its own digest, or has lost digests. Names or
@@ -439,6 +449,7 @@ func (s *Source) Over(st store.Store) *Source {
 	o := New(st, s.Name, s.objects.rule.Allowed, 0)
 	o.Read(s.Format, s.Reader)
 	o.proven, o.Checking = s.proven, s.Checking
+	o.OnCorrect(s.engine.OnHeal)
 	return o
 }
 

@@ -46,6 +46,9 @@ type Engine struct {
 	cursors cursors
 	points  Points
 	doubts  bool // returns content of units with a wrong checksum
+
+	// OnHeal, if it is not nil, is called when a codec has corrected damaged data.
+	OnHeal func()
 }
 
 // New returns an engine. It must be closed before its objects are.
@@ -55,13 +58,17 @@ func New(open Open, l Limits) *Engine {
 }
 
 // Over returns an engine with the same limits that reads other objects.
-func (g *Engine) Over(open Open) *Engine { return New(open, g.limits) }
+func (g *Engine) Over(open Open) *Engine {
+	o := New(open, g.limits)
+	o.OnHeal = g.OnHeal
+	return o
+}
 
 // Doubting returns an engine of the same objects that also returns the decoded content of units
 // with a wrong checksum, as far as they can be decoded. Its callers must verify the content by
 // other means. It keeps few units in memory.
 func (g *Engine) Doubting() *Engine {
-	d := New(g.open, g.limits)
+	d := g.Over(g.open)
 	d.doubts, d.units.limit = true, usualUnits/4
 	return d
 }

@@ -231,6 +231,11 @@ func (g *Engine) landStored(ctx context.Context, o store.Object, u *unit, stored
 	case stored != nil:
 		b, err = decodeFront(c, bytes.NewReader(stored), int(k.size))
 	}
+	if errors.Is(err, codec.ErrHealed) {
+		if err = nil; g.OnHeal != nil {
+			g.OnHeal()
+		}
+	}
 	if err == nil {
 		g.units.land(u, b, nil, true)
 		return

@@ -28,6 +28,7 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 	if err != nil {
 		return Summary{}, err
 	}
+	src.Certain()
 	if err := src.Vouched(); err != nil && !o.KeepDamaged {
 		return Summary{}, err
 	}

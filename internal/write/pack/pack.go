@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/base/glob"
 	"github.com/holdall/holdall/internal/base/meter"
@@ -465,7 +466,7 @@ func (p *packer) add(ctx context.Context, e format.Entry, content io.Reader) err
 		return nil
 	}
 	if tooDeep(e) {
-		return p.fail(e.Name[:64]+"...", fmt.Errorf("in more than %d folders, which no file system allows: %w", mostLevels, errors.ErrUnsupported))
+		return p.fail(e.Name[:64]+"...", fmt.Errorf("in more than %d folders, which no file system allows: %w", naming.MostFolders, errors.ErrUnsupported))
 	}
 	p.note(&e)
 	p.adjust(&e)
@@ -516,11 +517,7 @@ func (p *packer) add(ctx context.Context, e format.Entry, content io.Reader) err
 	return nil
 }
 
-// mostLevels is how many folders an entry may be in. Some formats store each of them with its whole name:
-// an archive of some kilobytes could become one of gigabytes.
-const mostLevels = 2048
-
-func tooDeep(e format.Entry) bool { return strings.Count(e.Name, "/") >= mostLevels }
+func tooDeep(e format.Entry) bool { return strings.Count(e.Name, "/") >= naming.MostFolders }
 
 func (p *packer) adjust(e *format.Entry) {
 	if a, ok := p.o.Attrs[e.Name]; ok {

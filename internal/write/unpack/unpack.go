@@ -49,7 +49,6 @@ type Limits struct {
 const (
 	usualMaxEntries = 20_000_000
 	usualMaxRatio   = 1000
-	usualMaxDepth   = 256
 	ratioFrom       = 1 << 30
 )
 
@@ -66,7 +65,7 @@ func (l Limits) orUsual() Limits {
 	usual(&l.Entries, usualMaxEntries)
 	usual(&l.Bytes, 1<<63-1)
 	usual(&l.Ratio, usualMaxRatio)
-	usual(&depth, usualMaxDepth)
+	usual(&depth, naming.MostFolders)
 	l.Depth = int(min(depth, 1<<31-1))
 	return l
 }

@@ -190,6 +190,9 @@ func (x *unit) scan(ctx context.Context, t *teller, newest, written bool) error 
 		if err != nil {
 			return x.changed(t, s.DataPos, err)
 		}
+		if s.Mask != 0 {
+			continue // Oak does not correct it
+		}
 		e := tarfile.Entry{ID: s.ID, Pos: s.DataPos, Len: s.Len}
 		if s.ID.IsData() {
 			h, ok := segment.ParseHead(s.Data)

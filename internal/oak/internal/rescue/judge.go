@@ -3,7 +3,6 @@ package rescue
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"strconv"
@@ -117,18 +116,17 @@ func (j *judge) byDamagedName(data, header []byte) Segment {
 }
 
 func (j *judge) turned(data []byte, crc uint32) Segment {
-	off, mask, ok := tarfile.FindFlip(data, crc)
+	off, mask, ok := tarfile.WrongBit(j.id, data, crc)
 	if !ok {
 		return j.damaged(data)
 	}
 	data[off] ^= mask
-	c := j.segment(len(data), crc, Repaired)
+	return j.sort(data, j.segment(len(data), crc, Repaired).turned(off, mask))
+}
+
+func (c Segment) turned(off int, mask byte) Segment {
 	c.bit, c.mask = int32(off), mask
-	if j.sane(data) {
-		return j.sort(data, c)
-	}
-	data[off] ^= mask
-	return j.damaged(data)
+	return c
 }
 
 // damaged rates a segment that differs from what was written. Oak reads it nevertheless if an
@@ -158,24 +156,6 @@ func (j *judge) parses(data []byte) bool {
 	return err == nil
 }
 
-// sane reports whether the records of a segment match its record table. Once in some thousands of
-// cases, damage in many places looks like a single wrong bit. Usually the records then do not
-// match.
-func (j *judge) sane(data []byte) bool {
-	g, err := segment.Parse(j.id, data)
-	if err != nil {
-		return false
-	}
-	ok := true
-	g.Check(func(p segment.Problem) {
-		switch p.Code {
-		case segment.RowOrder, segment.RowGap, segment.RowOffset, segment.Overlapping, segment.BadRecord, segment.DanglingID:
-			ok = false
-		}
-	})
-	return ok
-}
-
 // sort separates data segments that can be in a tar from unreadable ones.
 func (j *judge) sort(data []byte, c Segment) Segment {
 	if h, ok := segment.ParseHead(data); j.id.IsData() && (!ok || h.Generation.Gen < 0) {
@@ -185,34 +165,24 @@ func (j *judge) sort(data []byte, c Segment) Segment {
 	return c
 }
 
-// turnEffort limits how many times the bytes of a file are read in the search for flipped bits;
-// turnStart is the number of additional bytes. Headers can claim the same bytes again and again.
-const (
-	turnEffort = 4
-	turnStart  = 64 << 20
-)
-
 // A scanner provides what a scan of a letter without an index finds.
 type scanner struct {
 	*survey
-	ctx    context.Context
-	from   int
-	last   int64 // where the latest problem was
-	effort int64
-	err    error // of the store, while examining a problem
+	from int
+	last int64 // where the latest problem was
 }
 
 func (s *survey) scan(ctx context.Context, i int) error {
-	c := &scanner{survey: s, ctx: ctx, from: i, last: -1, effort: turnEffort*s.sizes[i] + turnStart}
+	c := &scanner{survey: s, from: i, last: -1}
 	from := s.plan.Sources[i]
 	for f, err := range tarfile.Scan(ctx, from.Object, s.sizes[i], c.problem) {
-		if err := errors.Join(err, c.err); err != nil {
+		if err != nil {
 			return err
 		}
 		j := judge{survey: s, from: i, id: f.ID, pos: f.DataPos}
 		s.offer(c.judge(j, f))
 	}
-	return c.err
+	return nil
 }
 
 // judge rates a segment by the doubts of the scan. An ID that is in an index is not damaged, and
@@ -222,6 +192,9 @@ func (c *scanner) judge(j judge, f tarfile.Found) Segment {
 	switch {
 	case !f.HasCRC:
 		return j.believed(f.Data, f.CRC)
+	case f.Mask != 0:
+		x.Proof = Repaired
+		x = x.turned(f.Bit, f.Mask)
 	case c.closed:
 	case f.Doubt&tarfile.DoubtID != 0:
 		return j.believed(f.Data, f.CRC)
@@ -238,7 +211,7 @@ func (c *scanner) problem(p tarfile.Problem) {
 	c.survey.problem(c.from, p)
 	c.last = p.Off
 	switch {
-	case c.err != nil:
+	case p.Healed:
 	case !p.HasSegment:
 		if c.closed {
 			return // this letter is only searched for copies
@@ -248,8 +221,6 @@ func (c *scanner) problem(p tarfile.Problem) {
 		} else {
 			c.plan.Counts.UnknownBytes += p.Len
 		}
-	case p.Class == tarfile.BadChecksum:
-		c.err = c.wrong(p)
 	default:
 		n := min(max(0, p.Len-tarfile.BlockSize), tarfile.MaxSegment)
 		if !c.closed {
@@ -257,30 +228,4 @@ func (c *scanner) problem(p tarfile.Problem) {
 		}
 		c.offer(Segment{ID: p.Segment, From: int32(c.from), Pos: p.Off + tarfile.BlockSize, Len: int32(n)})
 	}
-}
-
-// wrong examines a segment with a wrong checksum again, because a single bit may be wrong.
-func (c *scanner) wrong(p tarfile.Problem) error {
-	j := judge{survey: c.survey, from: c.from, id: p.Segment, pos: p.Off + tarfile.BlockSize}
-	b, ok, err := c.read(c.ctx, c.from, p.Off, tarfile.BlockSize)
-	if err != nil || !ok {
-		return err
-	}
-	h, err := tarfile.ParseHeader(b)
-	name, named := tarfile.ParseEntryName(h.Name)
-	if err != nil || !named || name.ID != p.Segment || !name.HasCRC || h.Size < 1 || h.Size > tarfile.MaxSegment {
-		return nil // the file has changed
-	}
-	x := j.segment(int(h.Size), 0, Lost)
-	if c.effort -= h.Size; c.effort >= 0 {
-		b, ok, err := c.read(c.ctx, c.from, j.pos, h.Size)
-		if err != nil {
-			return err
-		}
-		if ok {
-			x = j.turned(b, name.CRC)
-		}
-	}
-	c.offer(x)
-	return nil
 }

@@ -86,6 +86,7 @@ func (n Node) valuesAt() int {
 }
 
 func (n Node) ID() RecordID        { return n.rec.ID() }
+func (n Node) By() *Reader         { return n.r } // reads what belongs to the node
 func (n Node) Template() *Template { return n.t } // not to be changed
 
 // StableID returns the ID from before compactions. Two nodes with the same stable ID are equal.

@@ -124,6 +124,8 @@ type Reader struct {
 
 func NewReader(src Source) *Reader { return &Reader{src: src} }
 
+func (r *Reader) Source() Source { return r.src }
+
 // segment requests a segment from the source, unless it was used recently, as is common when many
 // goroutines read in parallel.
 func (r *Reader) segment(ctx context.Context, id ID) (*Segment, error) {

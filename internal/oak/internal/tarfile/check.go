@@ -87,7 +87,7 @@ func (t *Tar) doubtful(e Entry, header, data []byte, crc uint32, report func(Pro
 	}
 	if ok && want != crc {
 		flip := ""
-		if off, mask, ok := FindFlip(data, want); ok {
+		if off, mask, ok := WrongBit(e.ID, data, want); ok {
 			flip = fmt.Sprintf(": only bit %d of the byte at %d is wrong", bits.TrailingZeros8(mask), e.Pos+int64(off))
 		}
 		problem(BadChecksum, e.Pos, int64(e.Len), "segment: checksum %08x, expected %08x%s", crc, want, flip)

@@ -343,13 +343,13 @@ func TestFlippedBitsAreFound(t *testing.T) {
 	for _, n := range []int{1, 2, 16, 511, 4096, MaxSegment} {
 		b := randomSegment(r, ID{}, Generation{}, n)
 		crc := checksum(b)
-		if _, _, ok := FindFlip(b, crc); ok {
+		if _, _, ok := findFlip(b, crc); ok {
 			t.Errorf("%d bytes: a flip where there is none", n)
 		}
 		for range 20 {
 			i, mask := r.IntN(n), byte(1)<<r.IntN(8)
 			b[i] ^= mask
-			off, m, ok := FindFlip(b, crc)
+			off, m, ok := findFlip(b, crc)
 			if !ok || off != i || m != mask {
 				t.Errorf("%d bytes: %d, %02x, %v, expected %d, %02x", n, off, m, ok, i, mask)
 			}

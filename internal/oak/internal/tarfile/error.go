@@ -51,6 +51,7 @@ type Problem struct {
 	Off, Len   int64 // the place of the problem; Len is 0 if it is not known
 	Segment    ID
 	HasSegment bool
+	Healed     bool // a single bit is wrong, and a scan yields the segment with it corrected
 	What       string
 }
 

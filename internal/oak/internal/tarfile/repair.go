@@ -5,6 +5,8 @@ import (
 	"hash/crc32"
 	"math/bits"
 	"time"
+
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
 // A header with a wrong checksum is repaired from what is known about it. Most of its bytes are
@@ -206,12 +208,53 @@ var unshift = func() (t [256]byte) {
 	return t
 }()
 
-// FindFlip finds the single bit that must be flipped in b for its checksum to be crc: b[off]^mask
-// undoes it. One in some thousands of other kinds of damage looks like a single flipped bit.
+// WrongBit finds the single bit of a segment whose flip makes the checksum crc and the records those
+// of its table: data[off]^mask undoes it. Once in some thousands of cases, damage in many places
+// looks like a single wrong bit. Usually the records then do not match. Nothing else decides
+// whether a bit is corrected, in memory or by a repair. data must not be shared: the bit is flipped
+// meanwhile.
+func WrongBit(id ID, data []byte, crc uint32) (off int, mask byte, ok bool) {
+	if off, mask, ok = findFlip(data, crc); !ok {
+		return 0, 0, false
+	}
+	data[off] ^= mask
+	defer func() { data[off] ^= mask }()
+	g, err := segment.Parse(id, data)
+	if err != nil {
+		return 0, 0, false
+	}
+	g.Check(func(p segment.Problem) {
+		switch p.Code {
+		case segment.RowOrder, segment.RowGap, segment.RowOffset, segment.Overlapping, segment.BadRecord, segment.DanglingID:
+			ok = false
+		}
+	})
+	return off, mask, ok
+}
+
+// Heal is Compare that corrects a single wrong bit of data, if the header is intact.
+func Heal(id ID, header, data []byte) (healed bool, what string) {
+	if what = Compare(id, header, data); what == "" {
+		return false, ""
+	}
+	h, err := ParseHeader(header)
+	n, named := ParseEntryName(h.Name)
+	if err != nil || !h.ChecksumOK || !named || n.ID != id || !n.HasCRC {
+		return false, what
+	}
+	off, mask, ok := WrongBit(id, data, n.CRC)
+	if !ok {
+		return false, what
+	}
+	data[off] ^= mask
+	return true, ""
+}
+
+// findFlip finds the single bit that must be flipped in b for its checksum to be crc.
 //
 // The checksum is linear: the difference of two checksums depends only on where the bytes differ.
 // So the difference is undone byte by byte from the end, until it is that of a byte just added.
-func FindFlip(b []byte, crc uint32) (off int, mask byte, ok bool) {
+func findFlip(b []byte, crc uint32) (off int, mask byte, ok bool) {
 	c := checksum(b) ^ crc
 	if c == 0 {
 		return 0, 0, false

@@ -18,6 +18,8 @@ type Found struct {
 	Len       int
 	CRC       uint32 // of the segment
 	HasCRC    bool   // its name has a checksum, and the segment matches it
+	Bit       int    // where the byte is of which a bit was wrong
+	Mask      byte   // which bit; 0 is none. Data has it corrected
 	Doubt     Doubt
 	Data      []byte // until the next one
 }
@@ -47,8 +49,8 @@ const (
 
 // Scan reads a tar from its beginning, without its index, in some 1.3 MiB of memory, and yields
 // the segments in the order of the file. A segment whose name has a checksum is yielded only if
-// the checksum matches. If a segment occurs twice, both are yielded; Oak's recovery uses the
-// later one.
+// the checksum matches, or does with one bit corrected; see [WrongBit]. If a segment occurs twice,
+// both are yielded; Oak's recovery uses the later one.
 //
 // After damage, Scan examines each block until one is the header of a segment again. It tries to
 // repair a damaged header; see repair.go. It reports what it found and what it skipped. It returns
@@ -167,22 +169,27 @@ func (s *scan) found(w []byte, n EntryName, size int, crc uint32, doubt Doubt) F
 }
 
 // wrong continues after a segment that does not match its name. It continues at the segment's end
-// if the next entry is there, and otherwise within it, because a piece of the file may be
-// missing.
+// if only a bit is wrong or the next entry is there, and otherwise within it, because a piece of
+// the file may be missing.
 func (s *scan) wrong(w []byte, h Header, n EntryName, crc uint32) (none Found, no bool) {
 	data := w[BlockSize:][:h.Size]
 	p := Problem{Class: BadChecksum, Off: s.at, Segment: n.ID, HasSegment: true, What: fmt.Sprintf("segment: checksum %08x, expected %08x", crc, n.CRC)}
 	end := BlockSize + h.Size + pad(h.Size)
-	if s.spend(len(data)) && !s.follows(w, end) {
-		return s.skip(w[:BlockSize], p)
-	}
-	if s.spend(len(data)) {
-		if off, mask, ok := FindFlip(data, n.CRC); ok {
+	p.Len = min(end, int64(len(w)))
+	if s.spend(2 * len(data)) {
+		if off, mask, ok := WrongBit(n.ID, data, n.CRC); ok {
 			p.What += fmt.Sprintf(": only bit %d of the byte at %d is wrong", bits.TrailingZeros8(mask), s.at+BlockSize+int64(off))
+			data[off] ^= mask
+			f := s.found(w, n, int(h.Size), n.CRC, 0)
+			f.Bit, f.Mask, p.Healed = off, mask, true
+			s.report(p)
+			return f, true
+		}
+		if !s.follows(w, end) {
+			return s.skip(w[:BlockSize], p)
 		}
 	}
 	s.flush()
-	p.Len = min(end, int64(len(w)))
 	s.report(p)
 	s.at += p.Len
 	return none, false

@@ -31,15 +31,21 @@ func TestATarWithinASegmentIsNotScanned(t *testing.T) {
 	if len(found) != 2 || found[0].ID != outer || found[1].ID != next || len(problems) > 0 {
 		t.Errorf("%d found, %v", len(found), problems)
 	}
-	// With one wrong byte it is lost, but what is in it is still not used as segments.
+	// A wrong bit is corrected, and reported.
 	bad := bytes.Clone(b)
 	bad[BlockSize+len(inner)/2] ^= 1
 	found, problems = scanAll(t, bad)
-	if len(found) != 1 || found[0].ID != next || found[0].Doubt != 0 || len(problems) != 1 || problems[0].Class != BadChecksum {
+	if len(found) != 2 || !bytes.Equal(found[0].Data, inner) || found[0].Bit != len(inner)/2 || found[0].Mask != 1 || found[1].Mask != 0 || len(problems) != 1 || problems[0].Class != BadChecksum || !problems[0].Healed {
 		t.Errorf("%d found, %v", len(found), problems)
 	}
 	if what := fmt.Sprintf("bit 0 of the byte at %d", BlockSize+len(inner)/2); !strings.Contains(problems[0].What, what) {
 		t.Errorf("%v, expected %s", problems, what)
+	}
+	// With a wrong byte it is lost, but what is in it is still not used as segments.
+	bad[BlockSize+len(inner)/2] ^= 6
+	found, problems = scanAll(t, bad)
+	if len(found) != 1 || found[0].ID != next || found[0].Doubt != 0 || len(problems) != 1 || problems[0].Class != BadChecksum || problems[0].Healed {
+		t.Errorf("%d found, %v", len(found), problems)
 	}
 	// Without its header this cannot be determined, and the doubt is reported.
 	found, _ = scanAll(t, b[BlockSize:])
