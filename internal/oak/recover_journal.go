@@ -52,7 +52,7 @@ func (s *Store) PlanJournal(ctx context.Context) (*RecoveredJournal, error) {
 	if s.r.single {
 		return nil, fmt.Errorf("oak: %s: a single tar has no journal: %w", s.r.name, errors.ErrUnsupported)
 	}
-	f, err := s.findRevisions(ctx)
+	f, err := s.findRevisions(ctx, s.trees(true, 0))
 	if err != nil {
 		return nil, err
 	}
@@ -109,8 +109,8 @@ type finder struct {
 }
 
 // findRevisions searches all data segments that are in no newer tar.
-func (s *Store) findRevisions(ctx context.Context) (*finder, error) {
-	all := finder{s: s, trees: s.trees(true, 0)}
+func (s *Store) findRevisions(ctx context.Context, t trees) (*finder, error) {
+	all := finder{s: s, trees: t}
 	const handful = 16
 	type some struct {
 		t    *segmentTar

@@ -1,0 +1,371 @@
+package salvage
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/holdall/holdall/internal/oak/internal/compact"
+	"github.com/holdall/holdall/internal/oak/internal/proof"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+)
+
+// Options of New. All are needed.
+type Options struct {
+	From   *segment.Reader
+	Prover *proof.Prover // of From
+	To     *segment.Builder
+	Copier *compact.Copier // from From to To
+	Depth  int             // levels that a tree may have
+	Memory int64           // for what is known of records; more is ErrMemory
+	// Lost is called for what is lost of a node that is written, or that had a name.
+	Lost func(path []string, l proof.Loss)
+	// Older is called for a node that comes from a version that is not the first one.
+	Older func(path []string, version int)
+}
+
+// A Salvager writes what is left of one store, on one goroutine.
+type Salvager struct {
+	o      Options
+	known  marks
+	made   map[segment.RecordID]segment.RecordID // damaged nodes that have only one version
+	above  map[segment.RecordID]bool             // nodes that are being written
+	budget int                                   // for nodes that have several
+	nodes  int64
+	told   int // how often Lost and Older were called
+}
+
+// mostMerged is how many damaged nodes are merged with older versions. Damage can make a few nodes
+// look like very many paths.
+const mostMerged = 1 << 20
+
+func New(o Options) *Salvager {
+	return &Salvager{o: o, known: marks{most: o.Memory, pages: map[segment.ID][]uint64{}}, made: map[segment.RecordID]segment.RecordID{}, above: map[segment.RecordID]bool{}, budget: mostMerged}
+}
+
+// Nodes returns how many nodes were written.
+func (v *Salvager) Nodes() int64 { return v.nodes + v.o.Copier.Nodes() }
+
+// A version is a node in one version of the tree.
+type version struct {
+	id segment.RecordID
+	of int
+}
+
+// Root merges the versions of a root, the newest first, and writes everything below it.
+func (v *Salvager) Root(ctx context.Context, roots []segment.RecordID) (n segment.NewNode, err error) {
+	var all []version
+	for i, id := range roots {
+		all = append(all, version{id, i})
+	}
+	if len(all) > 0 {
+		n, _, err = v.merged(ctx, all, nil)
+	}
+	v.nodes++
+	return n, err
+}
+
+// node writes a node from its versions, of which there is at least one. ok is false if nothing is
+// left of it.
+func (v *Salvager) node(ctx context.Context, all []version, path []string) (id segment.RecordID, ok bool, err error) {
+	first := all[0].id
+	if id, ok := v.made[first]; ok {
+		v.told++ // before
+		return id, true, nil
+	}
+	res, err := v.o.Prover.Tree(ctx, first, "", nil)
+	if err != nil {
+		return id, false, err
+	}
+	if res.Whole {
+		id, err = v.o.Copier.Node(ctx, first)
+		return id, true, err
+	}
+	if v.above[first] || len(path) >= v.o.Depth {
+		v.lost(path, proof.Loss{Err: fault(first, "tree: expected at most %d levels and no node below itself, found more", v.o.Depth)})
+		return id, false, nil
+	}
+	v.above[first] = true
+	defer delete(v.above, first)
+	before := v.told
+	n, ok, err := v.merged(ctx, all, path)
+	if err != nil || !ok {
+		return id, false, err
+	}
+	if v.told == before { // nothing may be missing without a word
+		v.lost(path, proof.Loss{Children: true, Err: fault(first, "map: expected other entries")})
+	}
+	v.nodes++
+	if id, err = v.o.To.Node(ctx, n); len(all) == 1 {
+		v.made[first] = id
+	}
+	return id, true, err
+}
+
+func (v *Salvager) merged(ctx context.Context, all []version, path []string) (n segment.NewNode, ok bool, err error) {
+	if ctx.Err() != nil {
+		return n, false, context.Cause(ctx)
+	}
+	own := -1 // the version whose properties are written
+	var lost *segment.Error
+	for i, w := range all {
+		from, err := v.o.From.Node(ctx, w.id)
+		if err == nil {
+			own = i
+			n.Properties, err = v.properties(ctx, from, path)
+		} else if lost == nil {
+			lost = proof.Damage(err)
+		}
+		if err := failure(err); err != nil {
+			return n, false, err
+		}
+		if own >= 0 {
+			break
+		}
+	}
+	if own < 0 {
+		v.lost(path, proof.Loss{Err: lost})
+		n.Properties, ok, err = v.nameless(ctx, all[0].id)
+	} else if ok = true; own > 0 {
+		v.older(path, all[own])
+	}
+	if err == nil {
+		n.Children, err = v.children(ctx, all, own, path)
+	}
+	return n, ok || len(n.Children) > 0, err
+}
+
+// properties copies the properties that are whole.
+func (v *Salvager) properties(ctx context.Context, n segment.Node, path []string) (some []segment.NewProperty, err error) {
+	lost := map[string]bool{}
+	err = v.o.Prover.Own(ctx, n, func(property string, e *segment.Error) {
+		lost[property] = true
+		v.lost(path, proof.Loss{Property: property, Err: e})
+	})
+	if err != nil {
+		return nil, err
+	}
+	for p, err := range n.Properties(ctx) {
+		if lost[p.Name] {
+			continue
+		}
+		var to segment.NewProperty
+		if err == nil {
+			to, err = v.o.Copier.Property(ctx, p)
+		}
+		if err != nil {
+			return nil, err
+		}
+		some = append(some, to)
+	}
+	return some, nil
+}
+
+// Properties of a node whose template is lost, and with it the names and types of its properties.
+// Nodes that had the same template had the same properties, in the same order.
+const (
+	lostTemplate = "lostTemplate" // the record that is lost
+	lostProperty = "lost"         // followed by a number from 1
+)
+
+// nameless copies the properties of a node whose template is lost. ok is false if the node itself
+// is lost.
+func (v *Salvager) nameless(ctx context.Context, id segment.RecordID) (some []segment.NewProperty, ok bool, err error) {
+	template, all, err := v.o.From.Nameless(ctx, id)
+	if err != nil && template == (segment.RecordID{}) {
+		return nil, false, failure(err)
+	}
+	if err := failure(err); err != nil {
+		return nil, false, err
+	}
+	some = append(unstructured(), segment.NewProperty{Name: lostTemplate, Type: segment.String, Values: []segment.NewValue{{Text: template.String()}}})
+	for _, p := range all {
+		err := v.o.Prover.Property(ctx, p)
+		if err == nil {
+			var to segment.NewProperty
+			if to, err = v.o.Copier.Property(ctx, p); err == nil {
+				to.Name = lostProperty + p.Name
+				some = append(some, to)
+			}
+		}
+		if err := failure(err); err != nil {
+			return nil, false, err
+		}
+	}
+	return some, true, nil
+}
+
+func unstructured() []segment.NewProperty {
+	return []segment.NewProperty{{Name: "jcr:primaryType", Type: segment.Name, Values: []segment.NewValue{{Text: "nt:unstructured"}}}}
+}
+
+// A child of a version whose name is known.
+type child struct {
+	version
+	name string
+	at   int // of its version in the list of the parent's
+}
+
+// children writes the children of a node. Older versions add children only while newer ones may
+// have lost some.
+func (v *Salvager) children(ctx context.Context, all []version, own int, path []string) (some []segment.Child, err error) {
+	list, lost, err := v.list(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	if own >= 0 && own < len(lost) && lost[own] != nil {
+		v.lost(path, proof.Loss{Children: true, Err: lost[own]})
+	}
+	for _, c := range list {
+		way := append(slices.Clip(path), c.name)
+		versions, err := v.versions(ctx, c.version, all[c.at+1:], c.name)
+		if err != nil {
+			return nil, err
+		}
+		id, ok, err := v.node(ctx, versions, way)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			some = append(some, segment.Child{Name: c.name, Node: id})
+			if c.at > max(own, 0) {
+				v.older(way, c.version)
+			}
+		}
+	}
+	return some, nil
+}
+
+// list lists the children of a node that have names, and what is lost of the versions that it read.
+//
+// A map has the hash of each name. A child whose name is lost gets that of the only child of an
+// older version with this hash.
+func (v *Salvager) list(ctx context.Context, all []version) (list []child, lost []*segment.Error, err error) {
+	met := map[string]bool{}
+	var nameless []map[uint32]segment.RecordID // by version
+	for i, w := range all {
+		byHash := map[uint32]segment.RecordID{}
+		damage, err := v.each(ctx, w.id, func(e segment.Entry) {
+			if met[e.Name] {
+				return
+			}
+			met[e.Name] = true
+			c := child{version{e.Value, w.of}, e.Name, i}
+			hash := segment.NameHash(e.Name)
+			for k, earlier := range nameless {
+				if id, ok := earlier[hash]; ok {
+					c.version, c.at = version{id, all[k].of}, k
+					delete(earlier, hash)
+					break
+				}
+			}
+			list = append(list, c)
+		}, func(e segment.UnnamedEntry) {
+			if _, twice := byHash[e.Hash]; e.HasHash && !twice {
+				byHash[e.Hash] = e.Value
+			}
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		lost, nameless = append(lost, damage), append(nameless, byHash)
+		if damage == nil && len(byHash) == 0 {
+			break
+		}
+	}
+	for k, left := range nameless {
+		for _, id := range left {
+			if lost[k] == nil {
+				lost[k] = fault(id, "map: the name of this node is lost")
+			}
+		}
+	}
+	for _, c := range list {
+		if err := v.Know(ctx, c.id); err != nil {
+			return nil, nil, err
+		}
+	}
+	return list, lost, nil
+}
+
+// versions returns a child that has lost something, and its older versions.
+func (v *Salvager) versions(ctx context.Context, newest version, older []version, name string) ([]version, error) {
+	all := []version{newest}
+	if len(older) == 0 || v.budget == 0 {
+		return all, nil
+	}
+	res, err := v.o.Prover.Tree(ctx, newest.id, "", nil)
+	if err != nil || res.Whole {
+		return all, err
+	}
+	v.budget--
+	had := map[segment.RecordID]bool{newest.id: true}
+	for _, w := range older {
+		n, err := v.o.From.Node(ctx, w.id)
+		var id segment.RecordID
+		var ok bool
+		if err == nil {
+			id, ok, err = n.Child(ctx, name)
+		}
+		if err := failure(err); err != nil {
+			return nil, err
+		}
+		if ok && err == nil && !had[id] {
+			had[id] = true
+			all = append(all, version{id, w.of})
+		}
+	}
+	return all, nil
+}
+
+// each calls named and unnamed for the children of a node that are left. lost is set if there may
+// be others.
+func (v *Salvager) each(ctx context.Context, id segment.RecordID, named func(segment.Entry), unnamed func(segment.UnnamedEntry)) (lost *segment.Error, err error) {
+	met := map[segment.RecordID]bool{}
+	for maps := []segment.RecordID{id}; len(maps) > 0; {
+		last := len(maps) - 1
+		id, maps = maps[last], maps[:last]
+		if met[id] {
+			lost = fault(id, "map: expected each part once, found one twice")
+			continue
+		}
+		met[id] = true
+		p, err := v.o.From.Part(ctx, id)
+		if err := failure(err); err != nil {
+			return nil, err
+		}
+		if err != nil && lost == nil {
+			lost = proof.Damage(err)
+		}
+		maps = append(maps, p.Maps...)
+		for _, e := range p.Named {
+			named(e)
+		}
+		for _, e := range p.Unnamed {
+			unnamed(e)
+		}
+	}
+	return lost, nil
+}
+
+func (v *Salvager) lost(path []string, l proof.Loss) {
+	v.told++
+	v.o.Lost(path, l)
+}
+
+func (v *Salvager) older(path []string, w version) {
+	v.told++
+	v.o.Older(path, w.of)
+}
+
+func fault(id segment.RecordID, format string, args ...any) *segment.Error {
+	return &segment.Error{Class: segment.Corrupt, Segment: id.Segment, Record: id.Number, Off: -1, What: fmt.Sprintf(format, args...)}
+}
+
+// failure returns an error that is not damage.
+func failure(err error) error {
+	if proof.Damage(err) != nil {
+		return nil
+	}
+	return err
+}
