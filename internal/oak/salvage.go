@@ -94,11 +94,11 @@ func (w *wreck) write(ctx context.Context) ([]repo.Entry, error) {
 	all := w.donors
 	w.donors = nil
 	for _, d := range all {
-		id, ok, lost, err := w.down(ctx, d.super, d.way...)
+		id, ok, err := w.v.Child(ctx, d.super, d.way...)
 		if err != nil {
 			return nil, err
 		}
-		if ok && lost == nil && !slices.Contains(roots, id) {
+		if ok && !slices.Contains(roots, id) {
 			roots, w.donors = append(roots, id), append(w.donors, d)
 		}
 	}
@@ -153,51 +153,68 @@ func (w *wreck) revisions(ctx context.Context) (supers []segment.RecordID, err e
 	if len(some) == 0 {
 		some = bare
 	}
+	newest, some, err := w.journal(ctx, some)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(some, compareCandidates)
 	for _, c := range slices.Backward(some) {
-		w.donors = append(w.donors, donor{"@" + c.Revision.String(), c.millis, []string{rootName}, c.Revision})
 		supers = append(supers, c.Revision)
 	}
 	if len(supers) == 0 {
 		w.said.Notes = append(w.said.Notes, "found no revision, so nothing has a path")
 		return nil, nil
 	}
-	if w.s.r.list.Journal != nil {
-		if w.said.Newest, err = w.first(ctx, supers); err != nil {
-			return nil, err
-		}
-	}
-	if !w.said.Newest {
+	slices.Reverse(some)
+	// The times of segments do not determine the order of the revisions in them.
+	if i := slices.Index(supers, newest.Revision); i >= 0 && (newest.Millis < 0 || newest.Millis >= some[0].millis) {
+		first := some[i]
+		copy(some[1:], some[:i])
+		copy(supers[1:], supers[:i])
+		some[0], supers[0], w.said.Newest = first, first.Revision, true
+	} else {
 		w.said.Notes = append(w.said.Notes, "the journal does not show whether this was the newest revision")
 	}
-	first := w.donors[0]
-	w.said.Revision, w.said.Time = supers[0].String(), timeAt(first.millis)
+	w.said.Revision, w.said.Time = supers[0].String(), timeAt(some[0].millis)
 	more, err := w.checkpointDonors(ctx, w.s.r, supers[0])
-	w.donors = append([]donor{first}, sortedDonors(append(w.donors[1:], more...))...)
-	w.donors = w.donors[:min(len(w.donors), mostDonors)]
+	for _, c := range some[1:min(len(some), mostDonors)] {
+		more = append(more, donor{"@" + c.Revision.String(), c.millis, []string{rootName}, c.Revision})
+	}
+	w.donors = append([]donor{{"@" + w.said.Revision, some[0].millis, []string{rootName}, supers[0]}}, sortedDonors(more)...)
 	return supers, err
 }
 
-// first moves the newest revision of the journal to the front, unless a segment with another revision
-// was begun later: the times of segments do not determine the order of revisions written before.
-func (w *wreck) first(ctx context.Context, supers []segment.RecordID) (moved bool, err error) {
-	for e, err := range w.s.r.journal(ctx) {
-		if _, bad := err.(*repo.Error); bad {
-			return false, nil
-		} else if err != nil {
-			return false, err
-		}
-		i := slices.Index(supers, e.Revision)
-		if i < 0 || e.Millis >= 0 && e.Millis < w.donors[0].millis && i > 0 {
-			return false, nil
-		}
-		d := w.donors[i]
-		d.millis = max(d.millis, e.Millis)
-		copy(w.donors[1:], w.donors[:i])
-		copy(supers[1:], supers[:i])
-		w.donors[0], supers[0] = d, e.Revision
-		return true, nil
+// journal adds the revisions that only the journal shows, because their templates are lost, and
+// the times of others. It returns the newest line.
+func (w *wreck) journal(ctx context.Context, some []candidate) (newest repo.Entry, all []candidate, err error) {
+	if w.s.r.list.Journal == nil {
+		return newest, some, nil
 	}
-	return false, nil
+	known := map[repo.Revision]int{}
+	for i, c := range some {
+		known[c.Revision] = i
+	}
+	first := true
+	for e, err := range w.s.r.journal(ctx) {
+		if _, bad := err.(*repo.Error); err != nil && !bad {
+			return newest, nil, err
+		} else if first && !bad {
+			newest = e
+		}
+		first = false
+		if err != nil {
+			continue
+		}
+		if i, ok := known[e.Revision]; ok {
+			some[i].millis = max(some[i].millis, e.Millis)
+		} else if rec, err := w.records.Record(ctx, e.Revision); err == nil && rec.Type() == segment.NodeRecord {
+			known[e.Revision] = len(some)
+			some = append(some, candidate{Revision: e.Revision, millis: e.Millis})
+		} else if err := unlessDamaged(err); err != nil {
+			return newest, nil, err
+		}
+	}
+	return newest, some, nil
 }
 
 func timeAt(millis int64) *time.Time {

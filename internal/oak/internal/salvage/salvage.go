@@ -65,6 +65,36 @@ func (v *Salvager) Root(ctx context.Context, roots []segment.RecordID) (n segmen
 	return n, err
 }
 
+// Child goes from a node to a child, then to a child of that, and so on, also if templates or names
+// are lost.
+func (v *Salvager) Child(ctx context.Context, id segment.RecordID, names ...string) (_ segment.RecordID, ok bool, err error) {
+	for _, name := range names {
+		var found, byHash segment.RecordID
+		hash, hashes := segment.NameHash(name), 0
+		ok = false
+		_, err := v.each(ctx, id, func(e segment.Entry) {
+			if e.Name == name && !ok {
+				found, ok = e.Value, true
+			}
+		}, func(e segment.UnnamedEntry) {
+			if e.HasHash && e.Hash == hash {
+				byHash = e.Value
+				hashes++
+			}
+		})
+		if err != nil {
+			return id, false, err
+		}
+		if !ok && hashes == 1 {
+			found, ok = byHash, true
+		}
+		if id = found; !ok {
+			return id, false, nil
+		}
+	}
+	return id, ok, nil
+}
+
 // node writes a node from its versions, of which there is at least one. ok is false if nothing is
 // left of it.
 func (v *Salvager) node(ctx context.Context, all []version, path []string) (id segment.RecordID, ok bool, err error) {
