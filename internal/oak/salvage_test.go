@@ -191,13 +191,14 @@ func (o *origin) compare(what string, lost, out *storetest.Mem, x Salvaged) (own
 				break
 			}
 		}
-		was, ok := o.at(from)[at]
-		if !ok {
+		// Of a node that is an older one, some children may still be from the newest revision.
+		if was, ok := o.head[at]; ok && o.differs(has, was) == "" {
+			delete(survivors, at)
+		} else if was, ok = o.at(from)[at]; !ok {
 			o.t.Errorf("%s: %s is there, and was not in %q", what, at, from)
-			continue
+		} else {
+			o.equal(what, at, has, was)
 		}
-		o.equal(what, at, has, was)
-		delete(survivors, at)
 	}
 	for at := range survivors {
 		o.t.Logf("%s: %s %s is not there", what, at, o.nodes[at])
@@ -218,17 +219,22 @@ func (o *origin) places(id segment.RecordID, below string) (all []string) {
 	return all
 }
 
-// equal compares a node that may have lost properties.
 func (o *origin) equal(what, at string, has, was map[string]string) {
 	o.t.Helper()
+	if name := o.differs(has, was); name != "" {
+		o.t.Errorf("%s: %s, property %s: %.200q, was %.200q", what, at, name, has[name], was[name])
+	}
+}
+
+// differs returns a property of a node, which may have lost others, that was not its own.
+func (o *origin) differs(has, was map[string]string) string {
 	nameless := has["lostTemplate"] != ""
 	for name, p := range has {
-		switch {
-		case nameless && (strings.HasPrefix(name, "lost") || name == primaryTypeName):
-		case p != was[name]:
-			o.t.Errorf("%s: %s, property %s: %.200q, was %.200q", what, at, name, p, was[name])
+		if p != was[name] && !(nameless && (strings.HasPrefix(name, "lost") || name == primaryTypeName)) {
+			return name
 		}
 	}
+	return ""
 }
 
 // Without any one of its tars, nearly every node of the newest revision that has its own record is
@@ -328,4 +334,73 @@ func randomStore(t testing.TB, rnd *rand.Rand) *storetest.Mem {
 		}))
 	}
 	return st
+}
+
+// Nothing is taken from damaged segments: what is there is right, or it is left out and reported.
+// HOLDALL_LONG is how many stores are damaged.
+func TestNothingWrongIsSalvaged(t *testing.T) {
+	testkit.Serial(t)
+	rnd := testkit.Rand(t)
+	for range testkit.Rounds(t, 6) {
+		name := []string{"multitar", "gc-online", "v12", "checkpoints", "two-letters"}[rnd.IntN(5)]
+		st := fixture(t, name)
+		o := originOf(t, st)
+		lost := st.Clone()
+		tars := tarsOf(t, st)
+		for range rnd.IntN(5) + 1 {
+			tar := tars[rnd.IntN(len(tars))]
+			b := bytes.Clone(lost.Get(tar))
+			b[rnd.IntN(len(b))] ^= 1 << rnd.IntN(8)
+			lost.Put(tar, b)
+		}
+		out, x := salvaged(t, lost)
+		if own, back := o.compare(name, lost, out, x); back < own {
+			t.Errorf("%s: %d of %d nodes are there again", name, back, own)
+		}
+		if len(contentsOf(t, out, nil)) != len(o.head) && x.Whole() {
+			t.Errorf("%s: nodes are lost, and nothing is reported: %+v", name, x)
+		}
+	}
+}
+
+// A binary without one of its segments is left out, and what is beside it stays.
+func TestABinaryIsSalvagedWholeOrNotAtAll(t *testing.T) {
+	root := func(m maker) segment.RecordID {
+		a := m.node([]segment.NewProperty{single("large", segment.Binary, m.binary(noise(3*segment.MaxSize))), single("n", segment.Integer, text("1"))})
+		b := m.node([]segment.NewProperty{single("other", segment.Binary, m.binary(noise(5000)))})
+		return m.node(nil, segment.Child{Name: "a", Node: a}, segment.Child{Name: "b", Node: b})
+	}
+	whole := madeStore(t, root)
+	out, x := salvaged(t, whole)
+	if !x.Whole() || !bytes.Equal(linesOf(t, out), linesOf(t, whole)) {
+		t.Errorf("%+v", x)
+	}
+	out, x = salvaged(t, madeStore(t, root, bulkOf(t, whole)))
+	got, want := contentsOf(t, out, nil), contentsOf(t, whole, nil)
+	delete(want["/a"], "large")
+	if x.Lost != 1 || x.Losses[0].Path != "/a" || x.Losses[0].Property != "large" || x.Found > 0 || !maps.EqualFunc(got, want, maps.Equal) {
+		t.Errorf("%+v; %d nodes", x, len(got))
+	}
+}
+
+// A node may refer to itself, or to anything else.
+func FuzzSalvage(f *testing.F) {
+	fuzzed := fuzzedStores(f)
+	f.Fuzz(func(t *testing.T, seed uint64, changes uint8) {
+		damaged := fuzzed(t, seed, int(changes%16)+1, changes&16 != 0)
+		if changes&32 != 0 {
+			must(t, damaged.Remove(t.Context(), "s/journal.log"))
+		}
+		out := &storetest.Mem{}
+		stage := storekit.NewStage(out)
+		err := onStore(t.Context(), damaged, func(s *Store) error {
+			_, err := s.Salvage(t.Context(), stage, "s", nil)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		must(t, stage.Publish(t.Context()))
+		mustBeWhole(t, out)
+	})
 }
