@@ -123,7 +123,7 @@ func (a *app) printChecked(c checkedJSON, list bool) {
 	case c.Whole:
 		fmt.Fprintf(a.out, "intact: %s%s\n", c.Newest.Revision, timeIn(c.Newest.Time))
 	case c.Good == nil:
-		fmt.Fprintf(a.out, "no intact revision among %s\n", count(int64(c.Looked), "revision"))
+		fmt.Fprintf(a.out, "no intact revision among %s: 'holdall oak salvage' writes what is left to a new store\n", count(int64(c.Looked), "revision"))
 	default:
 		fmt.Fprintf(a.out, "newest intact: %s%s\n", c.Good.Revision, timeIn(c.Good.Time))
 		a.printBehind(c)

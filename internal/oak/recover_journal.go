@@ -340,7 +340,7 @@ type JournalChange struct {
 }
 
 // ErrNothingGood means that no revision is intact.
-var ErrNothingGood = errors.New("none is intact")
+var ErrNothingGood = errors.New("none is intact: 'holdall oak salvage' writes what is left to a new store")
 
 // FixJournal drops the lines of the journal that are newer than the newest good revision that a
 // check has found. It first writes the old journal as a backup, and then replaces it in one step.

@@ -55,7 +55,7 @@ const lostAndFound = "lost+found"
 // Damaged checkpoints are left out. to should be a [storekit.Stage].
 func (s *Store) Salvage(ctx context.Context, to store.Store, name string, progress func(nodes int64)) (Salvaged, error) {
 	w := &wreck{compaction: s.compaction(progress), said: Salvaged{Older: []OlderState{}, Losses: []Loss{}, Notes: []string{}}}
-	w.trees = trees{w.from, proof.New(w.from, proof.Options{Binaries: true, Depth: treeDepth, Bulk: s.r.checkBulk, Name: writeTreeName})}
+	w.trees = trees{w.from, proof.New(w.from, proof.Options{Binaries: true, Copy: true, Depth: treeDepth, Bulk: s.r.checkBulk, Name: writeTreeName})}
 	w.v = salvage.New(salvage.Options{
 		From: w.from, Prover: w.prover, To: w.b, Copier: w.copier, Depth: treeDepth - 3, Memory: s.r.limits.Index, Lost: w.lost, Older: w.older,
 	})

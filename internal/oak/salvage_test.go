@@ -173,11 +173,19 @@ func (o *origin) compare(what string, lost, out *storetest.Mem, x Salvaged) (own
 			if salvage.Name(id) != name {
 				o.t.Errorf("%s: %s", what, name)
 			}
-			for i, from := range o.places(id, below) {
-				if was, ok := o.head[from]; ok && (i == 0 || survivors[from]) {
-					o.equal(what, at, has, was)
-					delete(survivors, from)
+			names, err := nodeNames(below)
+			must(o.t, err)
+			records := o.below(id, names)
+			right := len(records) == 0 // a folder
+			for _, id := range records {
+				places := o.records[id] // none in another revision
+				right = right || len(places) == 0 || o.differs(has, o.head[places[0]]) == ""
+				for _, p := range places {
+					delete(survivors, p)
 				}
+			}
+			if !right {
+				o.t.Errorf("%s: %s: %v is another node", what, at, has)
 			}
 			continue
 		}
@@ -206,14 +214,23 @@ func (o *origin) compare(what string, lost, out *storetest.Mem, x Salvaged) (own
 	return own, own - len(survivors)
 }
 
-// places are the paths in the head of a node below a record, none in another revision.
-func (o *origin) places(id segment.RecordID, below string) (all []string) {
-	for _, top := range o.records[id] {
-		all = append(all, path.Join(top, below))
+// below returns the nodes at a path below a record, which may be a part of a map. That may have several
+// for one name.
+func (o *origin) below(id segment.RecordID, names []string) (all []segment.RecordID) {
+	rec, err := o.store.records.Record(o.t.Context(), id)
+	if len(names) == 0 && err == nil && rec.Type() == segment.NodeRecord {
+		return []segment.RecordID{id}
 	}
-	if names, err := nodeNames(below); err == nil && len(all) == 0 {
-		if id, missing, err := o.store.records.Down(o.t.Context(), id, names...); err == nil && missing == "" {
-			all = o.records[id]
+	p, err := o.store.records.Part(o.t.Context(), id)
+	if err != nil {
+		all = append(all, segment.RecordID{}) // it cannot be known
+	}
+	for _, m := range p.Maps {
+		all = append(all, o.below(m, names)...)
+	}
+	for _, e := range p.Named {
+		if len(names) > 0 && e.Name == names[0] {
+			all = append(all, o.below(e.Value, names[1:])...)
 		}
 	}
 	return all

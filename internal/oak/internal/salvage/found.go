@@ -78,9 +78,11 @@ func (v *Salvager) Know(ctx context.Context, id segment.RecordID) error {
 	return nil
 }
 
-// Find writes the subtrees in which no known node is above a node of a segment, at a path of
-// lost, and calls found with each. Segments must come in the opposite order of writing.
+// Find writes the nodes of a segment that are not known, with everything below them that is not
+// known, at a path of lost. It calls found with each. Segments must come in the opposite order of
+// writing, and after everything that is known.
 func (v *Salvager) Find(ctx context.Context, g *segment.Segment, lost []string, found func(segment.Child) error) error {
+	v.finding = true
 	rows := slices.Collect(g.Records())
 	slices.SortStableFunc(rows, func(a, b segment.Row) int { return int(b.Number) - int(a.Number) })
 	for _, row := range rows {
@@ -95,7 +97,7 @@ func (v *Salvager) Find(ctx context.Context, g *segment.Segment, lost []string, 
 		way := append(slices.Clip(lost), c.Name)
 		switch row.Type {
 		case segment.NodeRecord:
-			c.Node, ok, err = v.orphan(ctx, id, way)
+			c.Node, ok, err = v.node(ctx, []version{{id: id}}, way)
 		case segment.Leaf, segment.Branch:
 			c.Node, ok, err = v.orphans(ctx, id, way)
 		}
@@ -111,14 +113,6 @@ func (v *Salvager) Find(ctx context.Context, g *segment.Segment, lost []string, 
 
 // Name returns the name of a found subtree: its record, in a form that names may have.
 func Name(id segment.RecordID) string { return fmt.Sprintf("%s.%08x", id.Segment, id.Number) }
-
-// orphan writes a node that is not known, with everything below it.
-func (v *Salvager) orphan(ctx context.Context, id segment.RecordID, way []string) (is segment.RecordID, ok bool, err error) {
-	if is, ok, err = v.node(ctx, []version{{id: id}}, way); err == nil {
-		err = v.Know(ctx, id)
-	}
-	return is, ok, err
-}
 
 // orphans writes a folder with those children in a map that are not known.
 func (v *Salvager) orphans(ctx context.Context, id segment.RecordID, way []string) (is segment.RecordID, ok bool, err error) {
@@ -140,15 +134,14 @@ func (v *Salvager) orphans(ctx context.Context, id segment.RecordID, way []strin
 		}
 		maps = append(maps, p.Maps...)
 		for _, e := range p.Named {
-			if v.known.has(e.Value) || names[e.Name] {
+			if v.known.has(e.Value) {
 				continue
 			}
-			node, ok, err := v.orphan(ctx, e.Value, append(slices.Clip(way), e.Name))
+			node, ok, err := v.node(ctx, []version{{id: e.Value}}, append(slices.Clip(way), e.Name))
 			if err != nil {
 				return is, false, err
 			}
-			if ok {
-				names[e.Name] = true
+			if ok && !taken(names, e.Name) {
 				some = append(some, segment.Child{Name: e.Name, Node: node})
 			}
 		}

@@ -28,19 +28,25 @@ type Options struct {
 type Salvager struct {
 	o      Options
 	known  marks
-	made   map[segment.RecordID]segment.RecordID // damaged nodes that have only one version
-	above  map[segment.RecordID]bool             // nodes that are being written
-	budget int                                   // for nodes that have several
+	made   [2]map[segment.RecordID]segment.RecordID // damaged nodes that have only one version; those before
+	above  map[segment.RecordID]bool                // nodes that are being written
+	budget int                                      // for nodes that have several
 	nodes  int64
-	told   int // how often Lost and Older were called
+	// finding means that nodes without a path are written, each once.
+	finding bool
+	told    int // how often Lost and Older were called
 }
 
 // mostMerged is how many damaged nodes are merged with older versions. Damage can make a few nodes
 // look like very many paths.
 const mostMerged = 1 << 20
 
+// mostMade is how many damaged nodes are remembered, so that what others share is written once. Of
+// the last ones each is.
+const mostMade = 1 << 18
+
 func New(o Options) *Salvager {
-	return &Salvager{o: o, known: marks{most: o.Memory, pages: map[segment.ID][]uint64{}}, made: map[segment.RecordID]segment.RecordID{}, above: map[segment.RecordID]bool{}, budget: mostMerged}
+	return &Salvager{o: o, known: marks{most: o.Memory, pages: map[segment.ID][]uint64{}}, above: map[segment.RecordID]bool{}, budget: mostMerged}
 }
 
 // Nodes returns how many nodes were written.
@@ -96,12 +102,24 @@ func (v *Salvager) Child(ctx context.Context, id segment.RecordID, names ...stri
 }
 
 // node writes a node from its versions, of which there is at least one. ok is false if nothing is
-// left of it.
+// left of it or, among what is found, if it is known.
 func (v *Salvager) node(ctx context.Context, all []version, path []string) (id segment.RecordID, ok bool, err error) {
 	first := all[0].id
-	if id, ok := v.made[first]; ok {
-		v.told++ // before
-		return id, true, nil
+	if v.finding {
+		if len(path) >= v.o.Depth { // it will be found again, as the top of a subtree
+			return id, false, nil
+		}
+		if fresh, err := v.known.add(first); !fresh || err != nil {
+			return id, false, err
+		}
+		return v.write(ctx, all, path)
+	}
+	for _, made := range v.made {
+		if id, ok := made[first]; ok {
+			v.told++ // before
+			v.remember(first, id)
+			return id, true, nil
+		}
 	}
 	res, err := v.o.Prover.Tree(ctx, first, "", nil)
 	if err != nil {
@@ -118,18 +136,35 @@ func (v *Salvager) node(ctx context.Context, all []version, path []string) (id s
 	v.above[first] = true
 	defer delete(v.above, first)
 	before := v.told
-	n, ok, err := v.merged(ctx, all, path)
-	if err != nil || !ok {
-		return id, false, err
+	if id, ok, err = v.write(ctx, all, path); !ok || err != nil {
+		return id, ok, err
 	}
 	if v.told == before { // nothing may be missing without a word
 		v.lost(path, proof.Loss{Children: true, Err: fault(first, "map: expected other entries")})
 	}
-	v.nodes++
-	if id, err = v.o.To.Node(ctx, n); len(all) == 1 {
-		v.made[first] = id
+	if len(all) == 1 {
+		v.remember(first, id)
 	}
-	return id, true, err
+	return id, true, nil
+}
+
+func (v *Salvager) write(ctx context.Context, all []version, path []string) (id segment.RecordID, ok bool, err error) {
+	n, ok, err := v.merged(ctx, all, path)
+	if ok && err == nil {
+		v.nodes++
+		id, err = v.o.To.Node(ctx, n)
+	}
+	return id, ok, err
+}
+
+func (v *Salvager) remember(id, is segment.RecordID) {
+	if len(v.made[0]) == mostMade {
+		v.made[1] = v.made[0]
+	}
+	if n := len(v.made[0]); n == 0 || n == mostMade {
+		v.made[0] = map[segment.RecordID]segment.RecordID{}
+	}
+	v.made[0][id] = is
 }
 
 func (v *Salvager) merged(ctx context.Context, all []version, path []string) (n segment.NewNode, ok bool, err error) {
@@ -276,10 +311,9 @@ func (v *Salvager) list(ctx context.Context, all []version) (list []child, lost 
 	for i, w := range all {
 		byHash := map[uint32]segment.RecordID{}
 		damage, err := v.each(ctx, w.id, func(e segment.Entry) {
-			if met[e.Name] {
+			if taken(met, e.Name) {
 				return
 			}
-			met[e.Name] = true
 			c := child{version{e.Value, w.of}, e.Name, i}
 			hash := segment.NameHash(e.Name)
 			for k, earlier := range nameless {
@@ -311,11 +345,22 @@ func (v *Salvager) list(ctx context.Context, all []version) (list []child, lost 
 		}
 	}
 	for _, c := range list {
+		if v.finding {
+			break
+		}
 		if err := v.Know(ctx, c.id); err != nil {
 			return nil, nil, err
 		}
 	}
 	return list, lost, nil
+}
+
+// taken notes a name, and reports whether it was there. Different names may be the same in Java.
+func taken(names map[string]bool, name string) bool {
+	key := string(segment.AppendMapKey(nil, name))
+	had := names[key]
+	names[key] = true
+	return had
 }
 
 // versions returns a child that has lost something, and its older versions.
