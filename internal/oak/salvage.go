@@ -1,6 +1,7 @@
 package oak
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,6 +83,9 @@ type wreck struct {
 	said   Salvaged
 }
 
+// mostVersions is how many older revisions are searched for what is lost.
+const mostVersions = 1 << 14
+
 // mostFound is how many found subtrees a folder has. More are in folders of folders.
 const mostFound = 1 << 18
 
@@ -93,12 +97,14 @@ func (w *wreck) write(ctx context.Context) ([]repo.Entry, error) {
 	var roots []segment.RecordID
 	all := w.donors
 	w.donors = nil
+	met := map[segment.RecordID]bool{}
 	for _, d := range all {
 		id, ok, err := w.v.Child(ctx, d.super, d.way...)
 		if err != nil {
 			return nil, err
 		}
-		if ok && !slices.Contains(roots, id) {
+		if ok && !met[id] {
+			met[id] = true
 			roots, w.donors = append(roots, id), append(w.donors, d)
 		}
 	}
@@ -115,8 +121,18 @@ func (w *wreck) write(ctx context.Context) ([]repo.Entry, error) {
 		whole = res.Whole
 	}
 	if !whole {
-		for _, id := range supers {
+		// What is known has a place in a version that is merged.
+		for _, id := range roots {
 			if err := w.v.Know(ctx, id); err != nil {
+				return nil, err
+			}
+		}
+		for _, id := range supers {
+			all, ok, err := w.v.Child(ctx, id, checkpointsName)
+			if err == nil && ok {
+				err = w.v.Mark(all)
+			}
+			if err = cmp.Or(err, w.v.Mark(id)); err != nil {
 				return nil, err
 			}
 		}
@@ -177,7 +193,7 @@ func (w *wreck) revisions(ctx context.Context) (supers []segment.RecordID, err e
 	}
 	w.said.Revision, w.said.Time = supers[0].String(), timeAt(some[0].millis)
 	more, err := w.checkpointDonors(ctx, w.s.r, supers[0])
-	for _, c := range some[1:min(len(some), mostDonors)] {
+	for _, c := range some[1:min(len(some), mostVersions)] {
 		more = append(more, donor{"@" + c.Revision.String(), c.millis, []string{rootName}, c.Revision})
 	}
 	w.donors = append([]donor{{"@" + w.said.Revision, some[0].millis, []string{rootName}, supers[0]}}, sortedDonors(more)...)
@@ -249,6 +265,9 @@ func (w *wreck) checkpointsOf(ctx context.Context, supers []segment.RecordID) (k
 					lost = l.Err
 				}
 			})
+			if err == nil && lost == nil {
+				err = w.v.Know(ctx, id)
+			}
 			if err == nil && lost == nil {
 				id, err = w.copier.Node(ctx, id)
 				kept = append(kept, segment.Child{Name: name, Node: id})

@@ -48,6 +48,12 @@ func (m *marks) add(id segment.RecordID) (fresh bool, err error) {
 	return true, err
 }
 
+// Mark makes one record known.
+func (v *Salvager) Mark(id segment.RecordID) error {
+	_, err := v.known.add(id)
+	return err
+}
+
 // Know makes a node known, and everything that can be read below it: it has a place in some version
 // of the tree.
 func (v *Salvager) Know(ctx context.Context, id segment.RecordID) error {

@@ -30,23 +30,23 @@ type Salvager struct {
 	known  marks
 	made   [2]map[segment.RecordID]segment.RecordID // damaged nodes that have only one version; those before
 	above  map[segment.RecordID]bool                // nodes that are being written
-	budget int                                      // for nodes that have several
+	budget int                                      // of look-ups in older versions
 	nodes  int64
 	// finding means that nodes without a path are written, each once.
 	finding bool
 	told    int // how often Lost and Older were called
 }
 
-// mostMerged is how many damaged nodes are merged with older versions. Damage can make a few nodes
-// look like very many paths.
-const mostMerged = 1 << 20
+// mostLookups is how often a child is looked for in an older version. Damage can make a few nodes look
+// like very many paths.
+const mostLookups = 1 << 27
 
 // mostMade is how many damaged nodes are remembered, so that what others share is written once. Of
 // the last ones each is.
 const mostMade = 1 << 18
 
 func New(o Options) *Salvager {
-	return &Salvager{o: o, known: marks{most: o.Memory, pages: map[segment.ID][]uint64{}}, above: map[segment.RecordID]bool{}, budget: mostMerged}
+	return &Salvager{o: o, known: marks{most: o.Memory, pages: map[segment.ID][]uint64{}}, above: map[segment.RecordID]bool{}, budget: mostLookups}
 }
 
 // Nodes returns how many nodes were written.
@@ -366,14 +366,14 @@ func taken(names map[string]bool, name string) bool {
 // versions returns a child that has lost something, and its older versions.
 func (v *Salvager) versions(ctx context.Context, newest version, older []version, name string) ([]version, error) {
 	all := []version{newest}
-	if len(older) == 0 || v.budget == 0 {
+	if len(older) == 0 || v.budget < 0 {
 		return all, nil
 	}
 	res, err := v.o.Prover.Tree(ctx, newest.id, "", nil)
 	if err != nil || res.Whole {
 		return all, err
 	}
-	v.budget--
+	v.budget -= len(older)
 	had := map[segment.RecordID]bool{newest.id: true}
 	for _, w := range older {
 		n, err := v.o.From.Node(ctx, w.id)
@@ -382,10 +382,13 @@ func (v *Salvager) versions(ctx context.Context, newest version, older []version
 		if err == nil {
 			id, ok, err = n.Child(ctx, name)
 		}
-		if err := failure(err); err != nil {
+		if proof.Damage(err) != nil {
+			id, ok, err = v.Child(ctx, w.id, name)
+		}
+		if err != nil {
 			return nil, err
 		}
-		if ok && err == nil && !had[id] {
+		if ok && !had[id] {
 			had[id] = true
 			all = append(all, version{id, w.of})
 		}
