@@ -167,12 +167,15 @@ func lineOf(e repo.Entry, bad *repo.Error, newer int) JournalLine {
 	if bad != nil {
 		return JournalLine{Revision: bad.Text, Newer: newer}
 	}
-	l := JournalLine{Revision: e.Revision.String(), Newer: newer}
-	if e.Millis >= 0 {
-		at := time.UnixMilli(e.Millis).UTC()
-		l.Time = &at
+	return JournalLine{Revision: e.Revision.String(), Time: timeAt(e.Millis), Newer: newer}
+}
+
+func timeAt(millis int64) *time.Time {
+	if millis < 0 {
+		return nil
 	}
-	return l
+	at := time.UnixMilli(millis).UTC()
+	return &at
 }
 
 type checker struct {

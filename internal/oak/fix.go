@@ -224,12 +224,7 @@ func (f *fixer) find(ctx context.Context, broken segment.RecordID, names []strin
 			return s, false, err
 		}
 		if good {
-			s = FixStep{Action: FixReplace, From: d.from, id: id}
-			if d.millis >= 0 {
-				at := time.UnixMilli(d.millis).UTC()
-				s.Time = &at
-			}
-			return s, true, nil
+			return FixStep{Action: FixReplace, From: d.from, Time: timeAt(d.millis), id: id}, true, nil
 		}
 		failed[id] = true
 	}

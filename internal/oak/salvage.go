@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdall/holdall/internal/oak/internal/newtree"
 	"github.com/holdall/holdall/internal/oak/internal/proof"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/salvage"
@@ -90,76 +91,53 @@ const mostVersions = 1 << 14
 const mostFound = 1 << 18
 
 func (w *wreck) write(ctx context.Context) ([]repo.Entry, error) {
-	supers, err := w.revisions(ctx)
+	some, err := w.revisions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var roots []segment.RecordID
-	all := w.donors
-	w.donors = nil
-	met := map[segment.RecordID]bool{}
-	for _, d := range all {
-		id, ok, err := w.v.Child(ctx, d.super, d.way...)
-		if err != nil {
-			return nil, err
-		}
-		if ok && !met[id] {
-			met[id] = true
-			roots, w.donors = append(roots, id), append(w.donors, d)
-		}
-	}
-	kept, err := w.checkpointsOf(ctx, supers)
+	roots, err := w.roots(ctx, some)
 	if err != nil {
 		return nil, err
 	}
-	whole := w.said.Newest && len(roots) > 0 && w.said.Lost == 0
-	if whole {
-		res, err := w.prover.Tree(ctx, roots[0], "/", nil)
-		if err != nil {
-			return nil, err
-		}
+	kept, err := w.keepCheckpoints(ctx, some)
+	whole := w.said.Newest && w.said.Lost == 0
+	if err == nil && whole {
+		var res proof.Result
+		res, err = w.prover.Tree(ctx, roots[0], "/", nil)
 		whole = res.Whole
 	}
-	if !whole {
-		// What is known has a place in a version that is merged.
-		for _, id := range roots {
-			if err := w.v.Know(ctx, id); err != nil {
-				return nil, err
-			}
-		}
-		for _, id := range supers {
-			all, ok, err := w.v.Child(ctx, id, checkpointsName)
-			if err == nil && ok {
-				err = w.v.Mark(all)
-			}
-			if err = cmp.Or(err, w.v.Mark(id)); err != nil {
-				return nil, err
-			}
+	// What is known has a place in a version that is merged.
+	for i := 0; i < len(roots) && err == nil && !whole; i++ {
+		err = w.v.Know(ctx, roots[i])
+	}
+	for i := 0; i < len(some) && err == nil && !whole; i++ {
+		all, ok, e := w.v.Child(ctx, some[i].Revision, checkpointsName)
+		if err = cmp.Or(e, w.v.Mark(some[i].Revision)); err == nil && ok {
+			err = w.v.Mark(all)
 		}
 	}
-	top, err := w.v.Root(ctx, roots)
+	var top segment.NewNode
+	if err == nil {
+		top, err = w.v.Root(ctx, roots)
+	}
 	if err == nil && !whole {
 		err = w.search(ctx, &top)
-	}
-	var root, checkpoints segment.RecordID
-	if err == nil {
-		root, err = w.b.Node(ctx, top)
-	}
-	if err == nil {
-		checkpoints, err = w.b.Node(ctx, segment.NewNode{Children: kept})
 	}
 	at := repo.Entry{Millis: time.Now().UnixMilli()}
 	if len(w.donors) > 0 {
 		at.Millis = max(w.donors[0].millis, 0)
 	}
 	if err == nil {
-		at.Revision, err = w.b.Node(ctx, segment.NewNode{Children: []segment.Child{{Name: rootName, Node: root}, {Name: checkpointsName, Node: checkpoints}}})
+		at.Revision, err = w.b.Node(ctx, top)
+	}
+	if err == nil {
+		at.Revision, err = newtree.SuperRoot(ctx, w.b, at.Revision, kept...)
 	}
 	return []repo.Entry{at}, err
 }
 
-// revisions finds the revisions and the donors, the newest first.
-func (w *wreck) revisions(ctx context.Context) (supers []segment.RecordID, err error) {
+// revisions finds the revisions, the newest first.
+func (w *wreck) revisions(ctx context.Context) (some []candidate, err error) {
 	f, err := w.s.findRevisions(ctx, w.trees)
 	if err != nil {
 		return nil, err
@@ -170,34 +148,16 @@ func (w *wreck) revisions(ctx context.Context) (supers []segment.RecordID, err e
 		some = bare
 	}
 	newest, some, err := w.journal(ctx, some)
-	if err != nil {
-		return nil, err
-	}
 	slices.SortStableFunc(some, compareCandidates)
-	for _, c := range slices.Backward(some) {
-		supers = append(supers, c.Revision)
-	}
-	if len(supers) == 0 {
-		w.said.Notes = append(w.said.Notes, "found no revision, so nothing has a path")
-		return nil, nil
-	}
 	slices.Reverse(some)
+	i := slices.IndexFunc(some, func(c candidate) bool { return c.Revision == newest.Revision })
 	// The times of segments do not determine the order of the revisions in them.
-	if i := slices.Index(supers, newest.Revision); i >= 0 && (newest.Millis < 0 || newest.Millis >= some[0].millis) {
+	if w.said.Newest = i >= 0 && (newest.Millis < 0 || newest.Millis >= some[0].millis); w.said.Newest {
 		first := some[i]
 		copy(some[1:], some[:i])
-		copy(supers[1:], supers[:i])
-		some[0], supers[0], w.said.Newest = first, first.Revision, true
-	} else {
-		w.said.Notes = append(w.said.Notes, "the journal does not show whether this was the newest revision")
+		some[0] = first
 	}
-	w.said.Revision, w.said.Time = supers[0].String(), timeAt(some[0].millis)
-	more, err := w.checkpointDonors(ctx, w.s.r, supers[0])
-	for _, c := range some[1:min(len(some), mostVersions)] {
-		more = append(more, donor{"@" + c.Revision.String(), c.millis, []string{rootName}, c.Revision})
-	}
-	w.donors = append([]donor{{"@" + w.said.Revision, some[0].millis, []string{rootName}, supers[0]}}, sortedDonors(more)...)
-	return supers, err
+	return some, err
 }
 
 // journal adds the revisions that only the journal shows, because their templates are lost, and
@@ -210,44 +170,69 @@ func (w *wreck) journal(ctx context.Context, some []candidate) (newest repo.Entr
 	for i, c := range some {
 		known[c.Revision] = i
 	}
-	first := true
-	for e, err := range w.s.r.journal(ctx) {
-		if _, bad := err.(*repo.Error); err != nil && !bad {
-			return newest, nil, err
-		} else if first && !bad {
-			newest = e
+	lines := 0
+	err = w.s.eachLine(ctx, func(e repo.Entry, bad *repo.Error) (more bool, err error) {
+		if lines++; bad != nil {
+			return true, nil
 		}
-		first = false
-		if err != nil {
-			continue
+		if lines == 1 {
+			newest = e
 		}
 		if i, ok := known[e.Revision]; ok {
 			some[i].millis = max(some[i].millis, e.Millis)
-		} else if rec, err := w.records.Record(ctx, e.Revision); err == nil && rec.Type() == segment.NodeRecord {
+			return true, nil
+		}
+		rec, err := w.records.Record(ctx, e.Revision)
+		if err == nil && rec.Type() == segment.NodeRecord {
 			known[e.Revision] = len(some)
 			some = append(some, candidate{Revision: e.Revision, millis: e.Millis})
-		} else if err := unlessDamaged(err); err != nil {
-			return newest, nil, err
 		}
-	}
-	return newest, some, nil
+		return true, unlessDamaged(err)
+	})
+	return newest, some, err
 }
 
-func timeAt(millis int64) *time.Time {
-	if millis < 0 {
-		return nil
-	}
-	at := time.UnixMilli(millis).UTC()
-	return &at
-}
-
-// checkpointsOf copies the checkpoints that are whole. An index that is updated from a checkpoint
-// with holes would be wrong.
-func (w *wreck) checkpointsOf(ctx context.Context, supers []segment.RecordID) (kept []segment.Child, err error) {
-	if len(supers) == 0 {
+// roots returns the different roots of revisions and checkpoints, and notes which these are.
+func (w *wreck) roots(ctx context.Context, some []candidate) (roots []segment.RecordID, err error) {
+	if len(some) == 0 {
+		w.said.Notes = append(w.said.Notes, "found no revision, so nothing has a path")
 		return nil, nil
 	}
-	names, lost, err := w.checkpoints(ctx, supers[0])
+	var all []donor
+	for _, c := range some[:min(len(some), mostVersions)] {
+		all = append(all, donor{"@" + c.Revision.String(), c.millis, []string{rootName}, c.Revision})
+	}
+	more, err := w.checkpointDonors(ctx, w.s.r, some[0].Revision)
+	if err != nil {
+		return nil, err
+	}
+	met := map[segment.RecordID]bool{}
+	for _, d := range append(all[:1:1], sortedDonors(append(more, all[1:]...))...) {
+		id, ok, err := w.v.Child(ctx, d.super, d.way...)
+		if err != nil {
+			return nil, err
+		}
+		if ok && !met[id] {
+			met[id] = true
+			roots, w.donors = append(roots, id), append(w.donors, d)
+		}
+	}
+	if w.said.Newest = w.said.Newest && len(roots) > 0 && w.donors[0].super == some[0].Revision; !w.said.Newest {
+		w.said.Notes = append(w.said.Notes, "the journal does not show whether this was the newest revision")
+	}
+	if len(roots) > 0 {
+		w.said.Revision, w.said.Time = w.donors[0].super.String(), timeAt(w.donors[0].millis)
+	}
+	return roots, nil
+}
+
+// keepCheckpoints copies the checkpoints that are whole. An index that is updated from a checkpoint
+// with holes would be wrong.
+func (w *wreck) keepCheckpoints(ctx context.Context, some []candidate) (kept []segment.Child, err error) {
+	if len(some) == 0 {
+		return nil, nil
+	}
+	names, lost, err := w.checkpoints(ctx, some[0].Revision)
 	if err != nil {
 		return nil, err
 	}
@@ -255,29 +240,22 @@ func (w *wreck) checkpointsOf(ctx context.Context, supers []segment.RecordID) (k
 		w.lose(w.s.loss("", proof.Loss{Path: "/" + checkpointsName, Children: true, Err: lost}))
 	}
 	for _, name := range names {
-		id, ok, lost, err := w.down(ctx, supers[0], checkpointsName, name)
-		if err != nil {
-			return nil, err
+		id, ok, lost, err := w.down(ctx, some[0].Revision, checkpointsName, name)
+		if err == nil && ok && lost == nil {
+			_, err = w.prover.Tree(ctx, id, "/", func(l proof.Loss) { lost = cmp.Or(lost, l.Err) })
 		}
-		if lost == nil && ok {
-			_, err = w.prover.Tree(ctx, id, "/", func(l proof.Loss) {
-				if lost == nil {
-					lost = l.Err
-				}
-			})
-			if err == nil && lost == nil {
-				err = w.v.Know(ctx, id)
-			}
-			if err == nil && lost == nil {
+		switch {
+		case err != nil:
+		case lost != nil:
+			w.lose(w.s.loss(name, proof.Loss{Path: "/", Err: lost}))
+		default:
+			if err = w.v.Know(ctx, id); err == nil {
 				id, err = w.copier.Node(ctx, id)
 				kept = append(kept, segment.Child{Name: name, Node: id})
 			}
-			if err != nil {
-				return nil, err
-			}
 		}
-		if lost != nil {
-			w.lose(w.s.loss(name, proof.Loss{Path: "/", Err: lost}))
+		if err != nil {
+			return nil, err
 		}
 	}
 	w.said.Checkpoints = len(kept)

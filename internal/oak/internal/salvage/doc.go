@@ -8,8 +8,9 @@
 // unknown node is the top of a subtree of which nothing above is left. Maps are treated in the same
 // way: the children of a lost node keep their names if a part of its map is left.
 //
+// Each of these nodes is written once.
+//
 // What can be read, [proof.Prover] decides. Nothing is shortened: a property that is not whole is
 // left out. Subtrees that are whole are copied by [compact.Copier], and records that are shared
-// stay shared. Memory is two bits for each eight records, roughly, and the children of one damaged
-// node.
+// stay shared. Memory is one bit for each record, and the children of the damaged nodes on one path.
 package salvage

@@ -147,30 +147,40 @@ func (r *Reader) Nameless(ctx context.Context, id RecordID) (template RecordID, 
 	if err != nil {
 		return template, nil, err
 	}
-	head, err := r.record(ctx, list, rec.seg)
-	if err != nil {
+	var values []RecordID
+	if err := r.flatten(ctx, list, rec.seg, 0, &values); err != nil {
 		return template, nil, err
-	}
-	values := []RecordID{list}
-	if head.typ == Bucket {
-		end, err := head.seg.Bound(head.num)
-		if err != nil {
-			return template, nil, err
-		}
-		values = make([]RecordID, min((end-head.pos)/recordIDLen, bucketIDs))
-		for i := range values {
-			if values[i], err = head.id(recordIDLen * i); err != nil {
-				return template, nil, err
-			}
-		}
 	}
 	for i, id := range values {
 		p := PropertyName{Name: fmt.Sprint(i + 1), Type: Binary}
-		if rec, err := r.record(ctx, id, head.seg); err == nil {
-			p.Multi = rec.typ == ListRecord
+		if value, err := r.record(ctx, id, rec.seg); err == nil {
+			p.Multi = value.typ == ListRecord
 		}
-		q, _ := Node{r: r, rec: head}.property(ctx, p, id) // it has its error
+		q, _ := Node{r: r, rec: rec}.property(ctx, p, id) // it has its error
 		all = append(all, q)
 	}
 	return template, all, nil
+}
+
+// flatten adds the elements of a list whose length is not known and which contains no buckets.
+func (r *Reader) flatten(ctx context.Context, id RecordID, near *Segment, level int, to *[]RecordID) error {
+	rec, err := r.record(ctx, id, near)
+	switch n := len(*to); {
+	case err != nil && level > 0 && n >= bucketIDs: // it could have been a bucket, with any number of elements
+		return err
+	case err == nil && (rec.typ == Bucket && n%bucketIDs != 0 || n > propertyMask):
+		return rec.errorf(Corrupt, 0, "list: expected full buckets, found %d elements", n)
+	}
+	if err != nil || rec.typ != Bucket || level == 3 {
+		*to = append(*to, id)
+		return nil
+	}
+	end, err := rec.seg.Bound(rec.num)
+	for i := 0; i < min((end-rec.pos)/recordIDLen, bucketIDs) && err == nil; i++ {
+		var sub RecordID
+		if sub, err = rec.id(recordIDLen * i); err == nil {
+			err = r.flatten(ctx, sub, rec.seg, level+1, to)
+		}
+	}
+	return err
 }
