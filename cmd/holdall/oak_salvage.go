@@ -59,7 +59,11 @@ func (a *app) oakSalvage(ctx context.Context, address, out string) error {
 func (a *app) printSalvaged(out string, x oak.Salvaged) {
 	a.printLosses(x.Losses, x.Lost)
 	for _, o := range x.Older[:min(len(x.Older), mostPrinted)] {
-		fmt.Fprintf(a.out, "older: %s\n  from %s%s\n", printable(o.Path), o.From, timeIn(o.Time))
+		what := "older"
+		if o.Name {
+			what = "older name"
+		}
+		fmt.Fprintf(a.out, "%s: %s\n  from %s%s\n", what, printable(o.Path), o.From, timeIn(o.Time))
 	}
 	a.printMore(x.OlderPaths)
 	a.notes(x.Notes)

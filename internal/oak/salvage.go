@@ -45,6 +45,7 @@ type OlderState struct {
 	Path string     `json:"path"`
 	From string     `json:"from"` // in the syntax of --from
 	Time *time.Time `json:"time,omitempty"`
+	Name bool       `json:"name,omitempty"` // only the name is from there: see Salvage
 }
 
 // lostAndFound is the folder of what was found without a path.
@@ -53,7 +54,8 @@ const lostAndFound = "lost+found"
 // Salvage writes a new store in the folder name of to, of all nodes that are left. The tree is that
 // of the newest revision, whether it is in the journal or not. What that has lost comes from the
 // newest older revision or checkpoint that has it at the same path. Nodes of unknown paths are below
-// a folder of their own. Nothing is taken from segments that do not match their checksums.
+// a folder of their own. A lost name is that with the same hash in an older version of the same node.
+// Nothing is taken from segments that do not match their checksums.
 // Damaged checkpoints are left out. to should be a [storekit.Stage].
 func (s *Store) Salvage(ctx context.Context, to store.Store, name string, progress func(nodes int64)) (Salvaged, error) {
 	w := &wreck{compaction: s.compaction(progress), said: Salvaged{Older: []OlderState{}, Losses: []Loss{}, Notes: []string{}}}
@@ -327,9 +329,9 @@ func (w *wreck) lose(l Loss) {
 	}
 }
 
-func (w *wreck) older(names []string, of int) {
+func (w *wreck) older(names []string, of int, name bool) {
 	d := w.donors[of]
 	if w.said.OlderPaths++; len(w.said.Older) < mostLosses {
-		w.said.Older = append(w.said.Older, OlderState{joinNames(names), d.from, timeAt(d.millis)})
+		w.said.Older = append(w.said.Older, OlderState{joinNames(names), d.from, timeAt(d.millis), name})
 	}
 }

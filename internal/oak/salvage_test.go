@@ -153,7 +153,9 @@ func (o *origin) compare(what string, lost, out *storetest.Mem, x Salvaged) (own
 	o.t.Helper()
 	older := map[string]string{}
 	for _, p := range x.Older {
-		older[p.Path] = p.From
+		if !p.Name {
+			older[p.Path] = p.From
+		}
 	}
 	survivors := o.survivors(lost)
 	own = len(survivors)

@@ -20,8 +20,9 @@ type Options struct {
 	Memory int64           // for what is known of records; more is ErrMemory
 	// Lost is called for what is lost of a node that is written, or that had a name.
 	Lost func(path []string, l proof.Loss)
-	// Older is called for a node that comes from a version that is not the first one.
-	Older func(path []string, version int)
+	// Older is called for a node that comes from a version that is not the first one, or only its
+	// name does.
+	Older func(path []string, version int, name bool)
 }
 
 // A Salvager writes what is left of one store, on one goroutine.
@@ -192,7 +193,7 @@ func (v *Salvager) merged(ctx context.Context, all []version, path []string) (n 
 		v.lost(path, proof.Loss{Err: lost})
 		n.Properties, ok, err = v.nameless(ctx, all[0].id)
 	} else if ok = true; own > 0 {
-		v.older(path, all[own])
+		v.older(path, all[own], false)
 	}
 	if err == nil {
 		n.Children, err = v.children(ctx, all, own, path)
@@ -267,8 +268,9 @@ func unstructured() []segment.NewProperty {
 // A child of a version whose name is known.
 type child struct {
 	version
-	name string
-	at   int // of its version in the list of the parent's
+	name  string
+	at    int     // of its version in the list of the parent's
+	named version // of the parent, which has the name
 }
 
 // children writes the children of a node. Older versions add children only while newer ones may
@@ -293,8 +295,8 @@ func (v *Salvager) children(ctx context.Context, all []version, own int, path []
 		}
 		if ok {
 			some = append(some, segment.Child{Name: c.name, Node: id})
-			if c.at > max(own, 0) {
-				v.older(way, c.version)
+			if only := c.named.of != c.of; only || c.at > max(own, 0) {
+				v.older(way, c.named, only)
 			}
 		}
 	}
@@ -303,34 +305,38 @@ func (v *Salvager) children(ctx context.Context, all []version, own int, path []
 
 // list lists the children of a node that have names, and what is lost of the versions that it read.
 //
-// A map has the hash of each name. A child whose name is lost gets that of the only child of an
-// older version with this hash.
+// A map has the hash of each name. A child whose name is lost gets that of an older version, if there
+// is just one with this hash on both sides. Two names can have the same hash.
 func (v *Salvager) list(ctx context.Context, all []version) (list []child, lost []*segment.Error, err error) {
 	met := map[string]bool{}
-	var nameless []map[uint32]segment.RecordID // by version
+	var nameless []map[uint32]segment.RecordID // by version; zero if there are several
 	for i, w := range all {
-		byHash := map[uint32]segment.RecordID{}
+		byHash, names, first := map[uint32]segment.RecordID{}, map[uint32]int{}, len(list)
 		damage, err := v.each(ctx, w.id, func(e segment.Entry) {
-			if taken(met, e.Name) {
-				return
+			if !taken(met, e.Name) {
+				list = append(list, child{version{e.Value, w.of}, e.Name, i, w})
+				names[segment.NameHash(e.Name)]++
 			}
-			c := child{version{e.Value, w.of}, e.Name, i}
-			hash := segment.NameHash(e.Name)
-			for k, earlier := range nameless {
-				if id, ok := earlier[hash]; ok {
-					c.version, c.at = version{id, all[k].of}, k
-					delete(earlier, hash)
-					break
-				}
-			}
-			list = append(list, c)
 		}, func(e segment.UnnamedEntry) {
-			if _, twice := byHash[e.Hash]; e.HasHash && !twice {
+			if _, twice := byHash[e.Hash]; twice {
+				e.Value = segment.RecordID{}
+			}
+			if e.HasHash {
 				byHash[e.Hash] = e.Value
 			}
 		})
 		if err != nil {
 			return nil, nil, err
+		}
+		for j := range list[first:] {
+			c := &list[first+j]
+			hash := segment.NameHash(c.name)
+			for k := 0; k < len(nameless) && c.at == i; k++ {
+				if id := nameless[k][hash]; id != (segment.RecordID{}) && names[hash] == 1 {
+					c.version, c.at = version{id, all[k].of}, k
+					delete(nameless[k], hash)
+				}
+			}
 		}
 		lost, nameless = append(lost, damage), append(nameless, byHash)
 		if damage == nil && len(byHash) == 0 {
@@ -344,15 +350,11 @@ func (v *Salvager) list(ctx context.Context, all []version) (list []child, lost 
 			}
 		}
 	}
-	for _, c := range list {
-		if v.finding {
-			break
-		}
-		if err := v.Know(ctx, c.id); err != nil {
-			return nil, nil, err
-		}
+	// Names that only hashes show are not below what is known already.
+	for i := 0; i < len(list) && err == nil && v.known.used > 0 && !v.finding; i++ {
+		err = v.Know(ctx, list[i].id)
 	}
-	return list, lost, nil
+	return list, lost, err
 }
 
 // taken notes a name, and reports whether it was there. Different names may be the same in Java.
@@ -431,9 +433,9 @@ func (v *Salvager) lost(path []string, l proof.Loss) {
 	v.o.Lost(path, l)
 }
 
-func (v *Salvager) older(path []string, w version) {
+func (v *Salvager) older(path []string, w version, name bool) {
 	v.told++
-	v.o.Older(path, w.of)
+	v.o.Older(path, w.of, name)
 }
 
 func fault(id segment.RecordID, format string, args ...any) *segment.Error {
