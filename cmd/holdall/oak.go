@@ -32,7 +32,7 @@ uses. A STORE is the folder with the tars, or one of them. Verbs that only read
 never write anything into the folder, even if the store is damaged.`,
 	}
 	cmd.AddCommand(a.oakSegmentCommand(), a.oakRecordCommand(), a.oakGraphCommand(), a.oakCleanupCommand(), a.oakCompactCommand(),
-		a.oakImportCommand(), a.oakCheckCommand(), a.oakRecoverCommand(), a.oakWatchCommand(), a.oakCopyCommand(), a.oakCheckpointsCommand(),
+		a.oakImportCommand(), a.oakCheckCommand(), a.oakRecoverCommand(), a.oakSalvageCommand(), a.oakWatchCommand(), a.oakCopyCommand(), a.oakCheckpointsCommand(),
 		a.oakSetCommand(), a.oakRmCommand(), a.oakReplaceCommand(), a.oakBackupCommand(), a.oakRestoreCommand())
 	for _, c := range []*cobra.Command{a.oakExportCommand(), a.oakFindCommand(), a.oakIndexesCommand(), a.oakDiffCommand(), a.oakHistoryCommand(), a.oakBlobsCommand(), a.oakSizesCommand(), a.oakRefsCommand()} {
 		cmd.AddCommand(a.takes(format.ToOpen, c, oak.Format))
@@ -42,8 +42,8 @@ never write anything into the folder, even if the store is damaged.`,
 
 var oakHints = map[string]string{
 	"oak not-a-store":     "expected the folder with the tars, which is usually called segmentstore",
-	"oak no-head":         "'holdall oak recover-journal' finds revisions without a journal, --view segments shows the segments",
-	"oak no-root":         "--revision shows another revision, --view segments the segments",
+	"oak no-head":         "'holdall oak recover-journal' finds revisions without a journal, 'holdall oak salvage' writes what is left to a new store",
+	"oak no-root":         "--revision shows another revision, 'holdall oak salvage' writes what is left to a new store",
 	"oak checksum":        "'holdall repair' repairs what it can, --no-verify reads the damaged data",
 	"oak missing-segment": "'holdall oak check' finds the newest revision that is intact",
 	"oak bad-record":      "'holdall oak check' finds the newest revision that is intact",

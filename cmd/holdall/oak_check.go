@@ -121,13 +121,7 @@ func (a *app) printChecked(c checkedJSON, list bool) {
 	for _, p := range c.CheckResult.Findings {
 		fmt.Fprintln(a.out, problemLine(p))
 	}
-	for i, l := range c.Losses {
-		if i == mostPrinted {
-			fmt.Fprintf(a.out, "and %d more; --json has the first 10,000\n", c.Lost-mostPrinted)
-			break
-		}
-		a.printLoss(l)
-	}
+	a.printLosses(c.Losses, c.Lost)
 	for _, r := range c.Revisions {
 		if r.Whole && !list {
 			break
@@ -140,7 +134,7 @@ func (a *app) printChecked(c checkedJSON, list bool) {
 	case c.Whole:
 		fmt.Fprintf(a.out, "intact: %s%s\n", c.Newest.Revision, timeIn(c.Newest.Time))
 	case c.Good == nil:
-		fmt.Fprintf(a.out, "no intact revision among %s\n", count(int64(c.Looked), "revision"))
+		fmt.Fprintf(a.out, "no intact revision among %s: 'holdall oak salvage' writes what is left to a new store\n", count(int64(c.Looked), "revision"))
 	default:
 		fmt.Fprintf(a.out, "newest intact: %s%s\n", c.Good.Revision, timeIn(c.Good.Time))
 		a.printBehind(c)
@@ -166,6 +160,20 @@ func (a *app) printRevision(r oak.CheckedRevision, list bool) {
 		fmt.Fprintf(a.out, "intact   %s%s\n", r.Revision, timeIn(r.Time))
 	case list:
 		fmt.Fprintf(a.out, "damaged  %s%s\n", r.Revision, timeIn(r.Time))
+	}
+}
+
+func (a *app) printLosses(some []oak.Loss, all int64) {
+	for _, l := range some[:min(len(some), mostPrinted)] {
+		a.printLoss(l)
+	}
+	a.printMore(all)
+}
+
+// printMore prints how many of a list were not printed.
+func (a *app) printMore(all int64) {
+	if all > mostPrinted {
+		fmt.Fprintf(a.out, "and %d more; --json has the first 10,000\n", all-mostPrinted)
 	}
 }
 

@@ -51,24 +51,11 @@ also keeps older revisions.`,
 }
 
 func (a *app) oakCompact(ctx context.Context, address, out string, o oak.CompactOptions) error {
-	outStore, outName, err := a.locateOut(ctx, cmp.Or(out, "compacted"))
-	if err != nil {
-		return err
-	}
-	outStore = a.dry(outStore, false)
-	m := &holdall.Meter{}
-	o.Progress = func(nodes int64) { m.Add(nodes, 0) }
 	var c oak.Compaction
-	err = a.withOak(ctx, address, false, func(s *oak.Store) error {
-		defer a.showProgress(m, "compacted")()
-		write := func(ctx context.Context, to store.Store, name string, _ bool) (err error) {
-			c, err = s.Compact(ctx, to, name, o)
-			return err
-		}
-		if out == "" { // a dry run: nothing is in the way of a store that has no name
-			return write(ctx, outStore, outName, false)
-		}
-		return repairs.Apply(ctx, nil, "", format.Plan{Build: write, Place: oak.Format.Place}, outStore, outName)
+	err := a.newStore(ctx, address, out, "compacted", func(ctx context.Context, s *oak.Store, m *holdall.Meter, to store.Store, name string) (err error) {
+		o.Progress = func(nodes int64) { m.Add(nodes, 0) }
+		c, err = s.Compact(ctx, to, name, o)
+		return err
 	})
 	if err != nil {
 		return err
@@ -78,6 +65,26 @@ func (a *app) oakCompact(ctx context.Context, address, out string, o oak.Compact
 		fmt.Fprintf(a.out, "%s%s of %s; %s before, %s now%s\n", ifAny("%s: ", out), count(c.Nodes, "node"), count(int64(c.Revisions), "revision"), a.humanSize(c.Before), a.humanSize(c.After), a.didNot())
 	})
 	return nil
+}
+
+// newStore lets write make a new store of another one. Without an output it is a dry run.
+func (a *app) newStore(ctx context.Context, address, out, word string, write func(context.Context, *oak.Store, *holdall.Meter, store.Store, string) error) error {
+	outStore, outName, err := a.locateOut(ctx, cmp.Or(out, word))
+	if err != nil {
+		return err
+	}
+	outStore = a.dry(outStore, false)
+	m := &holdall.Meter{}
+	return a.withOak(ctx, address, false, func(s *oak.Store) error {
+		defer a.showProgress(m, word)()
+		build := func(ctx context.Context, to store.Store, name string, _ bool) error {
+			return write(ctx, s, m, to, name)
+		}
+		if out == "" { // nothing is in the way of a store that has no name
+			return build(ctx, outStore, outName, false)
+		}
+		return repairs.Apply(ctx, nil, "", format.Plan{Build: build, Place: oak.Format.Place}, outStore, outName)
+	})
 }
 
 func (a *app) oakSizesCommand() *cobra.Command {

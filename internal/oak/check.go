@@ -167,12 +167,15 @@ func lineOf(e repo.Entry, bad *repo.Error, newer int) JournalLine {
 	if bad != nil {
 		return JournalLine{Revision: bad.Text, Newer: newer}
 	}
-	l := JournalLine{Revision: e.Revision.String(), Newer: newer}
-	if e.Millis >= 0 {
-		at := time.UnixMilli(e.Millis).UTC()
-		l.Time = &at
+	return JournalLine{Revision: e.Revision.String(), Time: timeAt(e.Millis), Newer: newer}
+}
+
+func timeAt(millis int64) *time.Time {
+	if millis < 0 {
+		return nil
 	}
-	return l
+	at := time.UnixMilli(millis).UTC()
+	return &at
 }
 
 type checker struct {
@@ -361,7 +364,7 @@ func (s *Store) trees(binaries bool, workers int) trees {
 	source := &parsed{r: s.r, trust: s.r.proving()}
 	records := segment.NewReader(provable{source})
 	return trees{source, records, proof.New(records, proof.Options{
-		Binaries: binaries, Workers: workers, Depth: treeDepth, Bulk: s.r.checkBulk, Name: writeTreeName,
+		Binaries: binaries, Workers: workers, Depth: treeDepth, Bulk: s.r.checkBulk(s.r.proving()), Name: writeTreeName,
 	})}
 }
 
@@ -474,10 +477,12 @@ func asDamage(id segment.ID, err error) error {
 }
 
 // checkBulk reads the copies of a segment of bare bytes until one is intact.
-func (r *repository) checkBulk(ctx context.Context, id segment.ID) error {
-	err := r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) error { return t.check(ctx, e, r.proving()) })
-	if errors.Is(err, fs.ErrNotExist) {
-		return &segment.Error{Class: segment.Missing, Segment: id, Record: -1, Off: -1, What: "no such segment"}
+func (r *repository) checkBulk(how trust) func(ctx context.Context, id segment.ID) error {
+	return func(ctx context.Context, id segment.ID) error {
+		err := r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) error { return t.check(ctx, e, how) })
+		if errors.Is(err, fs.ErrNotExist) {
+			return &segment.Error{Class: segment.Missing, Segment: id, Record: -1, Off: -1, What: "no such segment"}
+		}
+		return asDamage(id, err)
 	}
-	return asDamage(id, err)
 }

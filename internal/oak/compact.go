@@ -63,14 +63,8 @@ func (s *Store) Compact(ctx context.Context, to store.Store, name string, o Comp
 			return c, err
 		}
 	}
-	w := newstore.New(to, name, newstore.Options{})
-	defer w.Abort()
-	job := &compaction{s: s, o: o, from: &mover{r: s.r}, w: w, copied: make([]tarfile.Bits, len(s.r.tars))}
-	journal, err := job.run(ctx, revisions)
-	if err != nil {
-		return c, err
-	}
-	sum, err := w.Commit(ctx, journal...)
+	job := s.compaction(o.Progress)
+	journal, sum, err := job.run(ctx, to, name, func(ctx context.Context) ([]repo.Entry, error) { return job.copy(ctx, revisions, o) })
 	if err != nil {
 		return c, err
 	}
@@ -96,35 +90,51 @@ func (s *Store) revisionsBefore(ctx context.Context, head repo.Entry, most int) 
 	return some, nil
 }
 
+// A compaction copies parts of a store into a new one.
 type compaction struct {
 	s      *Store
-	o      CompactOptions
 	from   *mover
-	w      *newstore.Writer
+	source *parsed
+	read   *segment.Reader // of source; what it cannot read is damage
+	b      *segment.Builder
 	copier *compact.Copier
 	copied []tarfile.Bits // a bit for each segment of each tar
 	tell   func(segment.Finished) error
 }
 
-// run copies the revisions. Segments are written while the next are being read.
-func (j *compaction) run(ctx context.Context, revisions []repo.Entry) (journal []repo.Entry, err error) {
+func (s *Store) compaction(progress func(nodes int64)) *compaction {
+	j := &compaction{s: s, from: &mover{r: s.r}, copied: make([]tarfile.Bits, len(s.r.tars))}
+	j.source = j.from.parsed()
+	j.read = segment.NewReader(provable{j.source})
+	j.b = segment.NewBuilder(segment.BuilderOptions{Thrifty: true, Millis: func() int64 { return time.Now().UnixMilli() }},
+		func(_ context.Context, f segment.Finished) error { return j.tell(j.from.made(f)) })
+	j.copier = compact.New(j.read, j.b, j.bulk, compact.Options{Depth: treeDepth, Progress: progress})
+	return j
+}
+
+// run writes a store of what fill writes. Segments are written while the next are being read.
+func (j *compaction) run(ctx context.Context, to store.Store, name string, fill func(context.Context) ([]repo.Entry, error)) (journal []repo.Entry, sum newstore.Summary, err error) {
+	w := newstore.New(to, name, newstore.Options{})
+	defer w.Abort()
 	segments := pipe.Told(func(tell func(segment.Finished) error) (err error) {
 		j.tell = tell
-		journal, err = j.copy(ctx, revisions)
+		if journal, err = fill(ctx); err == nil {
+			err = j.b.Flush(ctx)
+		}
 		return err
 	})
 	err = pipe.Ordered(ctx, segments, 1, func(context.Context, segment.Finished) {},
-		func(f segment.Finished) error { return j.w.Write(ctx, f) }, func(segment.Finished) {})
-	return journal, err
+		func(f segment.Finished) error { return w.Write(ctx, f) }, func(segment.Finished) {})
+	if err == nil {
+		sum, err = w.Commit(ctx, journal...)
+	}
+	return journal, sum, err
 }
 
-func (j *compaction) copy(ctx context.Context, revisions []repo.Entry) (journal []repo.Entry, err error) {
-	b := segment.NewBuilder(segment.BuilderOptions{Thrifty: true, Millis: func() int64 { return time.Now().UnixMilli() }},
-		func(_ context.Context, f segment.Finished) error { return j.tell(j.from.made(f)) })
-	j.copier = compact.New(segment.NewReader(j.from.parsed()), b, j.bulk, compact.Options{Depth: treeDepth, Progress: j.o.Progress})
+func (j *compaction) copy(ctx context.Context, revisions []repo.Entry, o CompactOptions) (journal []repo.Entry, err error) {
 	for _, e := range revisions {
 		id := e.Revision
-		if j.o.NoCheckpoints {
+		if o.NoCheckpoints {
 			id, err = j.copier.Without(ctx, id, checkpointsName)
 		} else {
 			id, err = j.copier.Node(ctx, id)
@@ -137,7 +147,7 @@ func (j *compaction) copy(ctx context.Context, revisions []repo.Entry) (journal 
 		}
 		journal = append(journal, repo.Entry{Revision: id, Millis: max(e.Millis, 0)})
 	}
-	return journal, b.Flush(ctx)
+	return journal, nil
 }
 
 // bulk copies a bulk segment, if it has not been copied.

@@ -25,9 +25,10 @@
 // new ones. refs.go, blobs.go and sizes.go show what uses space. revise.go writes a new revision of
 // a stopped store, for checkpoints.go, surgery.go and fix.go. backup.go copies what is new. copy.go
 // and cloud.go are for stores whose segments are objects; transfer.go reads segments that get into
-// another tar. verify.go, repair.go and cleanup.go use the internal packages, and inspect.go shows
-// single segments and records.
+// another tar. verify.go, repair.go, salvage.go and cleanup.go use the internal packages, and
+// inspect.go shows single segments and records.
 //
 // The bytes are in internal packages: tarfile, segment, repo (journal and other files), cloud
-// (segments as objects), nodejson, audit (checks), rescue (recovery) and sweep (garbage).
+// (segments as objects), nodejson, audit (checks), rescue (recovery), salvage (of nodes) and sweep
+// (garbage).
 package oak

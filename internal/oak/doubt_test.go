@@ -298,7 +298,7 @@ func TestTheMD5OfABlobProvesIt(t *testing.T) {
 		t.Errorf("damage was copied: %v", err)
 	}
 	s, to := opened(t, blobs, "s"), local.New(t.TempDir())
-	s.r.trusting = true
+	s.r.trust = asStored
 	if _, err := s.Copy(t.Context(), to, "s", CopyOptions{}); err != nil {
 		t.Fatal(err)
 	}

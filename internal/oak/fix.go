@@ -110,16 +110,27 @@ func (f *fixer) candidates(ctx context.Context, super segment.RecordID) (all []d
 			break
 		}
 	}
-	names, _, err := f.checkpoints(ctx, super)
+	more, err := f.checkpointDonors(ctx, f.s.r, super)
+	return sortedDonors(append(all, more...)), err
+}
+
+func sortedDonors(all []donor) []donor {
+	slices.SortStableFunc(all, func(a, b donor) int { return cmp.Compare(b.millis, a.millis) })
+	return all
+}
+
+// checkpointDonors returns the checkpoints of a super root.
+func (t trees) checkpointDonors(ctx context.Context, r *repository, super segment.RecordID) (all []donor, err error) {
+	names, _, err := t.checkpoints(ctx, super)
 	if err != nil {
 		return nil, err
 	}
-	t := &treeReader{repository: f.s.r, records: f.records, shape: f.records}
+	reader := &treeReader{repository: r, records: t.records, shape: t.records}
 	for _, name := range names {
 		c := Checkpoint{Properties: map[string]string{}}
-		id, ok, lost, err := f.down(ctx, super, checkpointsName, name)
+		id, ok, lost, err := t.down(ctx, super, checkpointsName, name)
 		if err == nil && ok && lost == nil {
-			err = unlessDamaged(t.checkpointInfo(ctx, id, &c, time.Time{}))
+			err = unlessDamaged(reader.checkpointInfo(ctx, id, &c, time.Time{}))
 		}
 		if err != nil {
 			return nil, err
@@ -130,7 +141,6 @@ func (f *fixer) candidates(ctx context.Context, super segment.RecordID) (all []d
 		}
 		all = append(all, d)
 	}
-	slices.SortStableFunc(all, func(a, b donor) int { return cmp.Compare(b.millis, a.millis) })
 	return all, nil
 }
 
@@ -214,12 +224,7 @@ func (f *fixer) find(ctx context.Context, broken segment.RecordID, names []strin
 			return s, false, err
 		}
 		if good {
-			s = FixStep{Action: FixReplace, From: d.from, id: id}
-			if d.millis >= 0 {
-				at := time.UnixMilli(d.millis).UTC()
-				s.Time = &at
-			}
-			return s, true, nil
+			return FixStep{Action: FixReplace, From: d.from, Time: timeAt(d.millis), id: id}, true, nil
 		}
 		failed[id] = true
 	}

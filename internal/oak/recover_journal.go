@@ -51,7 +51,7 @@ func (s *Store) PlanJournal(ctx context.Context) (*RecoveredJournal, error) {
 	if s.r.single {
 		return nil, fmt.Errorf("oak: %s: a single tar has no journal: %w", s.r.name, errors.ErrUnsupported)
 	}
-	f, err := s.findRevisions(ctx)
+	f, err := s.findRevisions(ctx, s.trees(true, 0))
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +108,8 @@ type finder struct {
 }
 
 // findRevisions searches all data segments that are in no newer tar.
-func (s *Store) findRevisions(ctx context.Context) (*finder, error) {
-	all := finder{s: s, trees: s.trees(true, 0)}
+func (s *Store) findRevisions(ctx context.Context, t trees) (*finder, error) {
+	all := finder{s: s, trees: t}
 	const handful = 16
 	type some struct {
 		t    *segmentTar
@@ -392,7 +392,7 @@ type JournalChange struct {
 }
 
 // ErrNothingGood means that no revision is intact.
-var ErrNothingGood = errors.New("none is intact")
+var ErrNothingGood = errors.New("none is intact: 'holdall oak salvage' writes what is left to a new store")
 
 // FixJournal drops the lines of the journal that are newer than the newest good revision that a
 // check has found. It first writes the old journal as a backup, and then replaces it in one step.

@@ -21,20 +21,26 @@ import (
 // compact compacts a store into a folder of the test.
 func compact(t *testing.T, p oaktest.Place, o oak.CompactOptions) oaktest.Place {
 	t.Helper()
+	return anew(t, p, func(ctx context.Context, s *oak.Store, to store.Store, name string) error {
+		_, err := s.Compact(ctx, to, name, o)
+		return err
+	})
+}
+
+// anew makes a new store of another in a folder of the test.
+func anew(t *testing.T, p oaktest.Place, write func(context.Context, *oak.Store, store.Store, string) error) oaktest.Place {
+	t.Helper()
 	s, err := oak.OpenStore(t.Context(), local.New(filepath.Dir(p.Store)), filepath.Base(p.Store), format.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	dir := t.TempDir()
-	plan := format.Plan{Build: func(ctx context.Context, to store.Store, name string, _ bool) error {
-		_, err := s.Compact(ctx, to, name, o)
-		return err
-	}}
-	if err := repairs.Apply(t.Context(), nil, "", plan, local.New(dir), "compacted"); err != nil {
+	plan := format.Plan{Build: func(ctx context.Context, to store.Store, name string, _ bool) error { return write(ctx, s, to, name) }}
+	if err := repairs.Apply(t.Context(), nil, "", plan, local.New(dir), "new"); err != nil {
 		t.Fatal(err)
 	}
-	return oaktest.Place{Store: filepath.Join(dir, "compacted"), Blobs: p.Blobs}
+	return oaktest.Place{Store: filepath.Join(dir, "new"), Blobs: p.Blobs}
 }
 
 func TestTheReferenceGoesOnWithWhatWeCompact(t *testing.T) {

@@ -66,7 +66,7 @@ var (
 	JournalCut  = Class{"journal-cut", format.Truncated, "a part of the journal is lost: Oak may silently show an older revision; 'holdall oak recover-journal' rebuilds the journal"}
 	JournalOld  = Class{"journal-old", format.Truncated, "this is normal if a program was killed, or the newest revisions were taken back; otherwise lines of the journal are lost: 'holdall oak recover-journal --dry-run' shows the newest"}
 	HeadRewound = Class{"head-rewound", format.Dangling, "the newest revisions are lost: Oak silently shows an older one; 'holdall oak restore' takes what is missing from a backup"}
-	HeadBroken  = Class{"head-broken", format.Dangling, "the newest revision cannot be read: Oak fails, or shows nothing; 'holdall oak restore' takes what is missing from a backup, 'holdall oak check' finds an older revision that is intact"}
+	HeadBroken  = Class{"head-broken", format.Dangling, "the newest revision cannot be read: Oak fails, or shows nothing; 'holdall oak restore' takes what is missing from a backup, 'holdall oak check' finds an older revision that is intact, 'holdall oak salvage' writes what is left to a new store"}
 	HeadUnknown = Class{"head-unknown", format.Dangling, "the newest revision cannot be found without reading the tars that have no index"}
 	Missing     = Class{"missing-segment", format.Dangling, "content that the newest revision needs is gone: Oak fails when it reads it; 'holdall oak restore' takes it from a backup"}
 	Unknown     = Class{"unknown-segment", format.Dangling, "these segments cannot be found without reading the tars that have no index"}

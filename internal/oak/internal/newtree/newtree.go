@@ -315,10 +315,10 @@ func (t *Tree) Close(ctx context.Context) (root segment.RecordID, nodes int64, e
 	return root, w.nodes, errors.Join(err, t.rows.Close())
 }
 
-// SuperRoot writes the node above a root, as the journal names it, with no checkpoints. It still
-// has the child checkpoints, by which the reference finds a lost head.
-func SuperRoot(ctx context.Context, b *segment.Builder, root segment.RecordID) (segment.RecordID, error) {
-	checkpoints, err := b.Node(ctx, segment.NewNode{})
+// SuperRoot writes the node above a root, as the journal names it, and checkpoints. Without any it
+// still has the child checkpoints, by which the reference finds a lost head.
+func SuperRoot(ctx context.Context, b *segment.Builder, root segment.RecordID, all ...segment.Child) (segment.RecordID, error) {
+	checkpoints, err := b.Node(ctx, segment.NewNode{Children: all})
 	if err != nil {
 		return segment.RecordID{}, err
 	}

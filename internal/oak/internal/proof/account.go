@@ -130,7 +130,7 @@ func (a *account) below(n segment.Node, path string) (lost bool, err error) {
 		some = some[:0]
 		return a.ctx.Err()
 	}
-	for e, err := range n.Children(a.ctx) {
+	for e, err := range a.p.children(a.ctx, n) {
 		if err != nil {
 			if err := a.spoil(id, Loss{Path: path, Children: true}, err); err != nil {
 				return lost, err

@@ -17,6 +17,8 @@ type Options struct {
 	// Bulk reads a segment of bare bytes, only to verify that it can be read. If it is nil, the
 	// Reader does that.
 	Bulk func(context.Context, segment.ID) error
+	// Copy also verifies what only a writer needs: names that are in order, each once.
+	Copy bool
 	// Each reports every node and property that leads to a damaged place.
 	Each bool
 	// Workers is how many goroutines verify properties; 0 is one for each core.

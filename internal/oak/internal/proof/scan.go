@@ -1,7 +1,10 @@
 package proof
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"iter"
 	"slices"
 	"sync"
 
@@ -155,7 +158,7 @@ func (s *scan) children(n segment.Node) error {
 		some = some[:0]
 		return s.ctx.Err()
 	}
-	for e, err := range n.Children(s.ctx) {
+	for e, err := range s.p.children(s.ctx, n) {
 		if err != nil {
 			if Damage(err) == nil {
 				return err
@@ -175,9 +178,36 @@ func (s *scan) children(n segment.Node) error {
 	return visit()
 }
 
+// children yields the children of a node. If it is to be copied, one that is not in the order of
+// maps is an error in its place.
+func (p *Prover) children(ctx context.Context, n segment.Node) iter.Seq2[segment.Entry, error] {
+	if !p.o.Copy {
+		return n.Children(ctx)
+	}
+	return func(yield func(segment.Entry, error) bool) {
+		var last, key []byte
+		for e, err := range n.Children(ctx) {
+			if err == nil {
+				if key = segment.AppendMapKey(key[:0], e.Name); last != nil && bytes.Compare(last, key) >= 0 {
+					err = fault(n, "map: expected names in order, found %.100q", e.Name)
+				} else {
+					last, key = key, last
+				}
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+func fault(n segment.Node, format string, args ...any) *segment.Error {
+	return &segment.Error{Class: segment.Corrupt, Segment: n.ID().Segment, Record: n.ID().Number, Off: -1, What: fmt.Sprintf(format, args...)}
+}
+
 const (
-	mostBlobID = 1 << 20 // bytes
-	shortArray = 255     // values of an array that is not worth remembering
+	mostBlobID = 64 << 10 // bytes
+	shortArray = 255      // values of an array that is not worth remembering
 )
 
 // Own verifies a node except for its children. It returns an error only for a failure that is not
@@ -188,9 +218,20 @@ func (p *Prover) Own(ctx context.Context, n segment.Node, lost func(property str
 		return nil
 	}
 	primary := n.Template().Primary
+	var names map[string]bool
+	if p.o.Copy {
+		names = map[string]bool{}
+	}
 	for prop, err := range n.Properties(ctx) {
 		if err == nil && (primary == nil || prop.Multi || prop.ID() != primary.ID) {
 			err = p.Property(ctx, prop)
+		}
+		if p.o.Copy {
+			key := string(segment.AppendMapKey(nil, prop.Name))
+			if err == nil && names[key] {
+				err = fault(n, "node: expected each property once, found %.100q twice", prop.Name)
+			}
+			names[key] = true
 		}
 		if err == nil {
 			continue

@@ -50,6 +50,11 @@ func exercise(ctx context.Context, r *Reader, id RecordID, budget *int) {
 			}
 		}
 	}
+	p, _ := r.Part(ctx, id)
+	r.Nameless(ctx, id)
+	if *budget -= len(p.Named) + len(p.Unnamed) + len(p.Maps); *budget < 0 {
+		return
+	}
 	if m, err := r.Map(ctx, id); err == nil {
 		m.Get(ctx, "two")
 		m.Get(ctx, "name17")

@@ -78,16 +78,21 @@ func (r *Reader) openMap(ctx context.Context, id RecordID, near *Segment) (Map, 
 		if len(m.diffs) == maxDiffs {
 			return Map{}, rec.errorf(Limit, 0, "map: expected at most %d diffs on each other, found more", maxDiffs)
 		}
-		d := diff{near: rec.seg}
-		if err = rec.need(0, diffLen, "map diff"); err == nil {
-			d.hash = rec.u32(4)
-			err = rec.ids(8, &d.key, &d.value, &id) // the last is the base
-		}
-		if err != nil {
+		var d diff
+		if d, id, err = rec.diff(); err != nil {
 			return Map{}, err
 		}
 		m.diffs, near = append(m.diffs, d), rec.seg
 	}
+}
+
+func (rec Record) diff() (d diff, base RecordID, err error) {
+	d.near = rec.seg
+	if err = rec.need(0, diffLen, "map diff"); err == nil {
+		d.hash = rec.u32(4)
+		err = rec.ids(8, &d.key, &d.value, &base)
+	}
+	return d, base, err
 }
 
 // mapRecord reads the head of a leaf or branch. need has checked that it has 4 bytes.
