@@ -204,9 +204,9 @@ func TestAKillInTheCloudLeavesOldOrNew(t *testing.T) {
 			kills := 0
 			for ; ; kills++ {
 				st := before.Clone()
-				d := testkit.Kill(st, kills)
+				d := storetest.Kill(st, kills)
 				err := cloudVerbs[verb](t.Context(), d)
-				if d.Dead() != errors.Is(err, testkit.ErrKilled) || !d.Dead() && err != nil {
+				if d.Dead() != errors.Is(err, storetest.ErrKilled) || !d.Dead() && err != nil {
 					t.Fatalf("after %d requests: %v", kills, err)
 				}
 				is := revisionIn(t, st)
