@@ -295,6 +295,12 @@ func TestTheCloudIsWrittenUnderTheLease(t *testing.T) {
 	if err := underLease(t.Context(), bucket, func(*Store) error { return nil }); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("changed in a bucket: %v", err)
 	}
+	if err := bucket.Remove(t.Context(), "s/data00000a.tar/closed"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cloudVerbs["repair"](t.Context(), bucket); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("repaired in a bucket: %v", err)
+	}
 }
 
 // A segment that is not what its tar says gets into no blob, where nothing would show that.
