@@ -204,9 +204,9 @@ func TestAKillInTheCloudLeavesOldOrNew(t *testing.T) {
 			kills := 0
 			for ; ; kills++ {
 				st := before.Clone()
-				d := testkit.Kill(st, kills)
+				d := storetest.Kill(st, kills)
 				err := cloudVerbs[verb](t.Context(), d)
-				if d.Dead() != errors.Is(err, testkit.ErrKilled) || !d.Dead() && err != nil {
+				if d.Dead() != errors.Is(err, storetest.ErrKilled) || !d.Dead() && err != nil {
 					t.Fatalf("after %d requests: %v", kills, err)
 				}
 				is := revisionIn(t, st)
@@ -294,6 +294,12 @@ func TestTheCloudIsWrittenUnderTheLease(t *testing.T) {
 	copied(t, fixture(t, "types"), "s", bucket, "s", CopyOptions{})
 	if err := underLease(t.Context(), bucket, func(*Store) error { return nil }); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("changed in a bucket: %v", err)
+	}
+	if err := bucket.Remove(t.Context(), "s/data00000a.tar/closed"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cloudVerbs["repair"](t.Context(), bucket); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("repaired in a bucket: %v", err)
 	}
 }
 

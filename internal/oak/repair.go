@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/oak/internal/audit"
+	"github.com/holdall/holdall/internal/oak/internal/cloud"
 	"github.com/holdall/holdall/internal/oak/internal/proof"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/rescue"
@@ -83,7 +84,11 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if !r.single {
 		plan.Place = place
 	}
+	_, leased := st.(*cloud.Leased)
 	plan.Build = func(ctx context.Context, to store.Store, name string, inPlace bool) error {
+		if inPlace && r.list.Blobs != nil && !leased {
+			return errBlobs
+		}
 		return m.build(ctx, to, name, inPlace)
 	}
 	return plan, nil

@@ -19,6 +19,7 @@ import (
 	"github.com/holdall/holdall/internal/write/repairs"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
+	"github.com/holdall/holdall/store/storetest"
 )
 
 // seeds are those of the stores that the reference makes: one of twenty, or more of them by
@@ -345,8 +346,8 @@ func TestTheReferenceOpensWhatVerbsMakeInContainers(t *testing.T) {
 			}
 		}
 		if verb.made == "s" {
-			killed := testkit.Kill(st, rnd.IntN(12))
-			if err := verb.do(t.Context(), killed); killed.Dead() != errors.Is(err, testkit.ErrKilled) {
+			killed := storetest.Kill(st, rnd.IntN(12))
+			if err := verb.do(t.Context(), killed); killed.Dead() != errors.Is(err, storetest.ErrKilled) {
 				t.Fatalf("%s, killed: %v", verb.name, err)
 			}
 			ask("azure-check", "s")
