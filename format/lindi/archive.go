@@ -141,9 +141,20 @@ func shapeOf(head []byte) int {
 			return isTar // even if the header before it is damaged
 		}
 	}
+	if len(head) >= frontLen+blockLen {
+		if h, ok := parseHeader(head[frontLen:]); ok && h.name == indexName {
+			return isTar // even if both are damaged
+		}
+	}
 	if len(head) >= blockLen && string(head[magicAt:magicAt+6]) == "ustar\x00" {
-		if h, ok := parseHeader(head); ok && h.name == entryName || string(head[:len(entryName)]) == entryName {
-			return isTar
+		same := 0
+		for i := range entryName {
+			if head[i] == entryName[i] {
+				same++
+			}
+		}
+		if _, ok := parseHeader(head); same == len(entryName) && head[same] == 0 || !ok && same > len(entryName)/2 {
+			return isTar // the same holds for its name
 		}
 	}
 	if bytes.HasPrefix(bytes.TrimLeft(head, " \t\r\n"), []byte("{")) && bytes.IndexByte(head[:min(len(head), blockLen)], 0) < 0 {

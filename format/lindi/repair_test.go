@@ -308,6 +308,25 @@ func wantChunk(t *testing.T, st *storetest.Mem, name string, i, n int) {
 
 // Of header, row and key, two that agree on a length count; of header and row, the one
 // that the digest fits.
+// An archive whose entry and its header are damaged is not taken for a tar, whose contents nothing
+// would prove.
+func TestAnArchiveWithADamagedFrontIsStillOne(t *testing.T) {
+	st := twoBlobs(t, "x.lindi.tar")
+	b := st.Get("x.lindi.tar")
+	b[6] ^= 0x80
+	clear(b[entryData+40 : entryData+900])
+	st.Put("x.lindi.tar", b)
+	if is := detect(format.Probe{Name: "x", Head: b[:min(len(b), 4096)], Size: int64(len(b))}); is != format.Certain {
+		t.Errorf("detected with certainty %v", is)
+	}
+	if len(problems(t, st, "x.lindi.tar")) == 0 {
+		t.Error("verify finds nothing")
+	}
+	again, _ := repaired(t, st, "x.lindi.tar")
+	wantChunk(t, again, "x.lindi.tar", 0, 1547)
+	wantChunk(t, again, "x.lindi.tar", 1, 1200)
+}
+
 func TestRepairBelievesTheMajorityOfALength(t *testing.T) {
 	const name = "x.lindi.tar"
 	for _, wrong := range []string{"0947", "9999"} {
