@@ -63,25 +63,38 @@ type repairer struct {
 type edit struct {
 	off, n int64
 	with   []byte
+	pad    int // how many bytes of with are padding of what is before off
 }
 
 func (m *repairer) edit(off, n int64, with []byte) error {
 	if int64(len(m.edits))*64 > m.limit {
 		return &format.CorruptError{Format: "tar", Problem: m.problem(format.Limit, off, fmt.Sprintf("more than %d places to repair", len(m.edits)))}
 	}
+	e := edit{off: off, n: n, with: with}
+	if n == 0 {
+		e.pad = len(with)
+	}
 	for len(m.edits) > 0 && m.edits[len(m.edits)-1].off >= off {
 		last := m.edits[len(m.edits)-1]
 		m.edits = m.edits[:len(m.edits)-1] // edits of bytes that are omitted as a whole
-		if last.off == off && last.n == 0 {
-			with = slices.Concat(last.with, with) // the padding of what is before them
+		if last.off == off {
+			e.with, e.pad = slices.Concat(last.with[:last.pad], e.with), last.pad+e.pad
 		}
 	}
-	m.edits = append(m.edits, edit{off, n, with})
+	m.edits = append(m.edits, e)
 	return nil
 }
 
-// gap omits what is between two members.
+// gap omits what is between two members. If the second begins before that, less is omitted than was
+// said.
 func (m *repairer) gap(from, to int64, why string) error {
+	if to < from {
+		for i := range m.edits {
+			e := &m.edits[i]
+			e.n = min(e.n, max(to-e.off, 0))
+		}
+		return nil
+	}
 	kit.Say(&m.p.Lost, "bytes %d+%d: %s", from, to-from, why)
 	return m.edit(from, to-from, nil)
 }
@@ -143,11 +156,11 @@ func (m *repairer) members(ctx context.Context, src *source) error {
 				m.remember(s)
 				m.kept++
 			}
-			from, odd, err := m.cut(s, m.end)
+			from, err := m.cut(s, m.end)
 			if err == nil && from < m.end {
 				err = m.edit(from, m.end-from, nil)
 			}
-			return errors.Join(err, m.close(odd))
+			return errors.Join(err, m.close())
 		}
 		if err == io.ErrUnexpectedEOF && s.mayResync(err) {
 			found, rerr := s.resync(ctx)
@@ -187,9 +200,9 @@ func (m *repairer) members(ctx context.Context, src *source) error {
 				m.torn = src.in.drain() != nil
 				return m.failed(src)
 			}
-			if !s.ended && m.size%blockSize != 0 {
+			if !s.ended && m.padding(m.size) != 0 {
 				kit.Say(&m.p.Notes, "added the missing end of the tar")
-				return m.close(m.size)
+				return m.close()
 			}
 			end := src.at
 			s.passed = false
@@ -217,19 +230,19 @@ func (m *repairer) members(ctx context.Context, src *source) error {
 				if err := errors.Join(m.failed(src), m.gap(s.start, m.end, why)); err != nil {
 					return err
 				}
-				return m.close(0)
+				return m.close()
 			}
 			if err := m.beforeNext(ctx, s, why); err != nil {
 				return err
 			}
 		default:
 			if m.end <= s.start {
-				return m.close(m.end)
+				return m.close()
 			}
 			if err := m.gap(s.start, m.end, "the archive ends within a header"); err != nil {
 				return err
 			}
-			return m.close(0)
+			return m.close()
 		}
 		m.kept--
 	}
@@ -253,24 +266,32 @@ func (m *repairer) remember(s *scanner) {
 // isBad reports whether the last member cannot be read although its header can.
 func (m *repairer) isBad() bool { return m.last.fault != nil && m.last.fault.Code == format.BadHeader }
 
-// close ends a tar after what is left of it; odd is the number of its bytes after the last block.
-func (m *repairer) close(odd int64) error {
-	return m.edit(m.end, 0, make([]byte, -odd&(blockSize-1)+2*blockSize))
+// close ends a tar after what is left of it.
+func (m *repairer) close() error {
+	return m.edit(m.end, 0, make([]byte, m.padding(m.end)+2*blockSize))
+}
+
+// padding is how many bytes are missing to whole blocks, up to an offset, in what has been edited.
+func (m *repairer) padding(at int64) int64 {
+	for _, e := range m.edits {
+		at += int64(len(e.with)) - e.n
+	}
+	return -at & (blockSize - 1)
 }
 
 // cut shortens the last member to what exists of it. It returns the offset from which nothing is
-// kept, and how many bytes are kept of its content, which need not begin where a block does.
-func (m *repairer) cut(s *scanner, end int64) (from, odd int64, err error) {
+// kept.
+func (m *repairer) cut(s *scanner, end int64) (from int64, err error) {
 	have := end - m.last.at
 	if !m.plain || have <= 0 {
 		if !m.isBad() {
 			m.kept--
 			kit.Say(&m.p.Lost, "%s: its %d bytes", format.Escape(m.named), m.last.size)
 		}
-		return m.start, 0, nil
+		return m.start, nil
 	}
 	kit.Say(&m.p.Lost, "%s: the last %d of its %d bytes; the rest is %s", format.Escape(m.named), m.last.size-have, m.last.size, format.Escape(m.part()))
-	return end, have, m.rename(s, have)
+	return end, m.rename(s, have)
 }
 
 // part is the name of what is left of the last member.
@@ -301,7 +322,8 @@ func (m *repairer) doubt(s *scanner) error {
 func (m *repairer) beforeNext(ctx context.Context, s *scanner, why string) error {
 	next, end := s.src.at, m.last.at+m.last.stored
 	defer func() { m.last.stored = 0 }() // what comes later is not about this member
-	if (next-s.start)&(blockSize-1) == 0 || m.kept == 0 || m.last.stored == 0 || s.start-end >= blockSize {
+	follows := s.head > s.start          // the header of records is where it should be
+	if follows || (next-s.start)&(blockSize-1) == 0 || m.kept == 0 || m.last.stored == 0 || s.start-end >= blockSize {
 		return m.gap(s.start, next, why)
 	}
 	whole, err := m.isWhole(ctx, s.start-end, next-s.start)
@@ -355,10 +377,9 @@ func headersOf(name string, size int64, header []byte) []byte {
 func (m *repairer) passTorn(ctx context.Context, s *scanner) (err error) {
 	at := s.src.in.at
 	from := min(at, s.start)
-	odd := from
 	kit.Say(&m.p.Lost, "everything after byte %d of the tar up to the next piece with a header", at)
 	if m.last.stored > at-m.last.at {
-		if from, odd, err = m.cut(s, at); err != nil {
+		if from, err = m.cut(s, at); err != nil {
 			return err
 		}
 		m.last.stored = 0
@@ -369,10 +390,10 @@ func (m *repairer) passTorn(ctx context.Context, s *scanner) (err error) {
 		return err
 	}
 	if found {
-		return m.edit(from, s.src.at-from, make([]byte, -odd&(blockSize-1)))
+		return errors.Join(m.edit(from, 0, make([]byte, m.padding(from))), m.edit(from, s.src.at-from, nil))
 	}
 	m.end, m.torn = s.src.in.at, true
-	return errors.Join(m.failed(s.src), m.edit(from, m.end-from, nil), m.close(odd))
+	return errors.Join(m.failed(s.src), m.edit(from, m.end-from, nil), m.close())
 }
 
 // resized returns a header with another size.
