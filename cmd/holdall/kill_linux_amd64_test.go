@@ -330,8 +330,8 @@ func (k *killing) isAs(t *testing.T, dir, folder string) bool {
 		return false
 	}
 	if k.errors > 0 {
-		_, is := runs(t, dir, "oak", "export", k.sound)
-		_, want := runs(t, folder, "oak", "export", k.sound)
+		_, is := runs(t, dir, "oak", "export", "--quiet", k.sound)
+		_, want := runs(t, folder, "oak", "export", "--quiet", k.sound)
 		return is == want
 	}
 	code, _ := runs(t, dir, "diff", "--view="+k.view, k.sound, filepath.Join(folder, k.sound))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak"
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/internal/write/repairs"
@@ -134,14 +135,17 @@ func (a *app) printSizes(n *oak.SizeNode, level int) {
 func (a *app) oakBlobsCommand() *cobra.Command {
 	var missing, unused, remove, dry bool
 	var older time.Duration
+	var to string
 	var cmd *cobra.Command
 	cmd = &cobra.Command{
 		Use:   "blobs STORE...",
-		Short: "List binaries in a data store, and remove unused ones",
+		Short: "List, copy or clean up binaries in a data store",
 		Long: `Lists the binaries that a revision and its checkpoints have in a data store:
 id, length, number of values that use it, and the path of the first. With
 --datastore holdall looks each binary up there. The exit code is 1 if one is
-missing or has another length; --missing lists only these.
+missing or has another length; --missing lists only these. --copy-to copies
+those that another data store lacks to it, and compares each with the digest
+that is its id.
 
 --unused lists the binaries in the data store that no segment of the STOREs
 uses, in any revision or checkpoint. Binaries that were written or requested
@@ -157,6 +161,8 @@ repository has its mark in the data store and is not among the STOREs.`,
 			switch {
 			case (missing || unused) && address == "":
 				return usage("--missing and --unused need --datastore")
+			case to != "" && (address == "" || unused || missing):
+				return usage("--copy-to needs --datastore, and neither --missing nor --unused")
 			case missing && unused:
 				return usage("expected one of --missing and --unused")
 			case remove && !unused:
@@ -180,10 +186,19 @@ repository has its mark in the data store and is not among the STOREs.`,
 			if unused {
 				return a.oakGarbage(ctx, args, in, older, remove, dry)
 			}
-			return a.withTree(ctx, args[0], func(t *oak.Tree) error { return a.oakBlobs(ctx, t, in, missing) })
+			var out *oak.Datastore
+			if to != "" {
+				st, dir, err := a.locateOut(ctx, to)
+				if err != nil {
+					return err
+				}
+				out = &oak.Datastore{Store: a.dry(st, false), Dir: dir, Cloud: oak.IsCloud(to)}
+			}
+			return a.withTree(ctx, args[0], func(t *oak.Tree) error { return a.oakBlobs(ctx, t, in, out, missing) })
 		}),
 	}
 	cmd.Flags().BoolVar(&missing, "missing", false, "list only binaries that the data store lacks")
+	cmd.Flags().StringVar(&to, "copy-to", "", "copy the binaries to the data store at this `address`")
 	cmd.Flags().BoolVar(&unused, "unused", false, "list binaries of the data store that nothing uses")
 	cmd.Flags().BoolVar(&remove, "delete", false, "with --unused: remove them")
 	cmd.Flags().DurationVar(&older, "older-than", 24*time.Hour, "with --unused: only binaries that are at least this old")
@@ -199,15 +214,39 @@ func (a *app) datastore(ctx context.Context, address string) (in oak.Datastore, 
 	return in, in.Found(ctx)
 }
 
-func (a *app) oakBlobs(ctx context.Context, t *oak.Tree, in oak.Datastore, missing bool) error {
-	absent, lost := false, int64(0)
-	err := each(t.Blobs(ctx, oak.BlobOptions{Scratch: pack.NewScratch, Datastore: in}, &lost), func(b oak.Blob) error {
-		absent = absent || b.Problem != ""
-		if !missing || b.Problem != "" {
-			a.tell(b, func() { a.printBlob(b) })
+// copiesAtOnce is how many binaries are copied at once.
+const copiesAtOnce = 8
+
+func (a *app) oakBlobs(ctx context.Context, t *oak.Tree, in oak.Datastore, to *oak.Datastore, missing bool) error {
+	absent, lost, n, bytes := false, int64(0), int64(0), int64(0)
+	type row struct {
+		oak.Blob
+		err error
+	}
+	rows := func(yield func(*row, error) bool) {
+		for b, err := range t.Blobs(ctx, oak.BlobOptions{Scratch: pack.NewScratch, Datastore: in}, &lost) {
+			if !yield(&row{Blob: b}, err) {
+				return
+			}
 		}
-		return nil
-	})
+	}
+	err := pipe.Ordered(ctx, rows, copiesAtOnce, func(ctx context.Context, r *row) {
+		if to != nil {
+			r.Copied, r.err = in.Copy(ctx, *to, &r.Blob)
+		}
+	}, func(r *row) error {
+		if r.Copied {
+			n, bytes = n+1, bytes+r.Length
+		}
+		absent = absent || r.Problem != ""
+		if to == nil && !missing || r.Problem != "" || r.Copied && a.json {
+			a.tell(r.Blob, func() { a.printBlob(r.Blob) })
+		}
+		return r.err
+	}, func(*row) {})
+	if err == nil && to != nil && !a.json {
+		fmt.Fprintf(a.out, "copied: %s, %s\n", count(n, "binary"), a.humanSize(bytes))
+	}
 	if err == nil && lost > 0 {
 		a.out.Flush()
 		a.warn("%d nodes or values cannot be read: the binaries they use are unknown", lost)

@@ -23,6 +23,8 @@ type Blob struct {
 	// Problem is why the data store cannot return the blob. It is empty if the data store can, or
 	// was not checked.
 	Problem string `json:"problem,omitempty"`
+	// Copied is set if the blob was copied to another data store.
+	Copied bool `json:"copied,omitempty"`
 	// Modified is when the data store received an unused blob, or when a program last marked it
 	// to be kept.
 	Modified *time.Time `json:"modified,omitempty"`

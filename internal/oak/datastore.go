@@ -2,8 +2,13 @@ package oak
 
 import (
 	"context"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
+	"io"
 	"io/fs"
 	"iter"
 	"maps"
@@ -15,6 +20,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
@@ -113,6 +119,46 @@ func (d Datastore) ask(ctx context.Context, b *Blob) error {
 		b.Problem = fmt.Sprintf("expected %d bytes, found %d", size, found)
 	}
 	return nil
+}
+
+// Copy copies a used blob to another data store, unless that has it. What differs from the digest that
+// is its id is not copied: the blob then has a Problem.
+func (d Datastore) Copy(ctx context.Context, to Datastore, b *Blob) (copied bool, err error) {
+	there := Blob{ID: b.ID}
+	if err := to.ask(ctx, &there); err != nil || there.Problem == "" || b.Problem != "" {
+		return false, err
+	}
+	o, err := d.Store.Open(ctx, d.path(b.Object))
+	if err != nil {
+		return false, err
+	}
+	defer o.Close()
+	id, _, _ := strings.Cut(b.ID, "#")
+	var sum hash.Hash
+	switch len(id) {
+	case hex.EncodedLen(sha256.Size):
+		sum = sha256.New()
+	case hex.EncodedLen(sha1.Size): // of Jackrabbit 2
+		sum = sha1.New()
+	}
+	w, err := storekit.Create(ctx, to.Store, to.path(there.Object))
+	if err != nil {
+		return false, err
+	}
+	defer w.Abort()
+	out := io.Writer(w)
+	if sum != nil {
+		out = io.MultiWriter(w, sum)
+	}
+	if _, err := io.Copy(out, &kit.RangeReader{Ctx: ctx, Object: o, End: b.Length}); err != nil {
+		return false, err
+	}
+	if sum != nil && hex.EncodeToString(sum.Sum(nil)) != id {
+		b.Problem = "its content differs from the digest that is its id"
+		return false, nil
+	}
+	_, err = w.Commit(ctx)
+	return err == nil, err
 }
 
 // GarbageOptions specify what is garbage in a data store.

@@ -49,7 +49,7 @@ func (g *Guard) Size() Report {
 // is too long, or has its blocks elsewhere.
 func (g *Guard) Moved() bool {
 	for _, p := range g.objs {
-		if p.own && (p.moved || p.shifted() || p.there > p.Size) {
+		if p.own && (p.moved || p.nearer.Load() || p.there > p.Size) {
 			return true
 		}
 	}

@@ -72,7 +72,8 @@ type part struct {
 	// turned is used if the object is too short. It is the number of blocks that match if the
 	// object has lost its beginning, minus those that match if it has lost its end.
 	turned atomic.Int64
-	moved  bool // Check has found blocks of it elsewhere
+	nearer atomic.Bool // some blocks only match as if it had lost its beginning
+	moved  bool        // Check has found blocks of it elsewhere
 }
 
 // maxOpen is the number of objects that are kept open. A folder may have more objects than a
@@ -436,6 +437,9 @@ func (g *Guard) turn(off, n, by int64) {
 	for i := g.at(off); i < len(g.objs) && g.objs[i].from < off+n; i++ {
 		if p := g.objs[i]; p.there < p.Size {
 			p.turned.Add(by)
+			if by > 0 {
+				p.nearer.Store(true)
+			}
 		}
 	}
 }

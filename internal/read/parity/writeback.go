@@ -71,6 +71,7 @@ func (g *Guard) WriteBack(ctx context.Context) error {
 			return err
 		}
 		p.turned.Store(0)
+		p.nearer.Store(false)
 		p.moved = false
 	}
 	g.moved.Store(nil) // all blocks are in their places
@@ -105,11 +106,11 @@ func (g *Guard) differs(p *part) bool {
 	}) != nil
 }
 
-// toBeWhole reports whether an object has to be written completely: it is missing, has lost its
-// beginning, is too long, has blocks that were found elsewhere, or lacks bytes at its end that are
+// toBeWhole reports whether an object has to be written completely: it is missing, has lost bytes
+// before its end, is too long, has blocks that were found elsewhere, or lacks bytes at its end that are
 // neither healed nor lost.
 func (v *view) toBeWhole(p *part) (whole bool, err error) {
-	if p.obj == nil || p.shifted() || p.moved || p.there > p.Size {
+	if p.obj == nil || p.nearer.Load() || p.moved || p.there > p.Size {
 		return true, nil
 	}
 	err = v.g.blocks(p, func(block, _ int64, healed bool) error {
