@@ -80,7 +80,7 @@ func (m *repairer) arrangeShard(ctx context.Context, s *shard) (found bool, undo
 		end = max(end, c.Start+c.Len)
 	}
 	over := s.size % align
-	if err := f.Find(ctx, s.size-end, over, over-align, -int64(len(m.headerOf(s.index)))); err != nil {
+	if err := f.Find(ctx, s.size-end, over, over-align, over-2*align, -int64(len(m.headerOf(s.index)))); err != nil {
 		return false, nil, err
 	}
 	var pieces []piece
