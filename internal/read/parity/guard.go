@@ -47,6 +47,7 @@ type Guard struct {
 	healed map[int64]int64 // where healed blocks are in kept
 	kept   room
 	given  map[int64]error // groups that cannot be healed
+	tried  map[int64]bool  // groups of which byBytes has restored what it can
 	lost   room            // one bit per block, set if Check found it to be beyond healing
 
 	maySearch  bool       // the archive may be restored, even if all of it has to be read
@@ -86,7 +87,7 @@ func (p *part) shifted() bool { return p.turned.Load() > 0 }
 // bind binds f to the archive called name in st, and to the rest of its set. The guard closes f; so
 // does bind if it fails.
 func bind(ctx context.Context, f *File, st store.Store, name string) (*Guard, error) {
-	g := &Guard{f: f, st: st, parts: map[string]*part{}, healed: map[int64]int64{}, given: map[int64]error{}, mostWanted: mostWanted}
+	g := &Guard{f: f, st: st, parts: map[string]*part{}, healed: map[int64]int64{}, given: map[int64]error{}, tried: map[int64]bool{}, mostWanted: mostWanted}
 	g.kept.limit, g.lost.limit = sumMemory, sumMemory
 	from := int64(0)
 	found := false
@@ -524,7 +525,9 @@ func (g *Guard) heal(ctx context.Context, block int64, b []byte) error {
 // searchAgain is search if more is damaged than can be healed. mu is held.
 func (g *Guard) searchAgain(ctx context.Context) (bool, error) {
 	more, err := g.search(ctx)
-	clear(g.given)
+	if more {
+		clear(g.given)
+	}
 	return more, err
 }
 

@@ -10,11 +10,11 @@ import (
 // A block in which one byte is wrong is restored without parity: of all changes of one byte, few
 // give the rolling hash of the block, and only the right one gives its digest.
 
-// byBytes restores the blocks of a group in which one byte is wrong, and reports whether there are
-// any. It gives up when more blocks have failed than were restored and than there is parity for.
+// byBytes restores the blocks of a group in which one byte is wrong, once, and reports whether there
+// are any. It gives up when more blocks have failed than were restored and than there is parity for.
 // mu is held.
 func (g *Guard) byBytes(ctx context.Context, group int64) (more bool, err error) {
-	if !g.f.h.rolls() {
+	if !g.f.h.rolls() || g.tried[group] {
 		return false, nil
 	}
 	var lost []int64
@@ -61,7 +61,7 @@ func (g *Guard) byBytes(ctx context.Context, group int64) (more bool, err error)
 	if err == errFound {
 		err = nil
 	}
-	if more {
+	if g.tried[group] = err == nil; more {
 		delete(g.given, group)
 	}
 	return more, err

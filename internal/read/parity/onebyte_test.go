@@ -2,6 +2,7 @@ package parity
 
 import (
 	"bytes"
+	"sync/atomic"
 	"testing"
 
 	"github.com/holdall/holdall/internal/testkit"
@@ -55,5 +56,45 @@ func TestSingleBytesTakeNoParity(t *testing.T) {
 			}
 			g.Close()
 		}
+	}
+}
+
+// Whatever is tried for a group that cannot be healed is tried once, however many of its blocks are
+// read.
+func TestAGroupThatCannotBeHealedIsTriedOnce(t *testing.T) {
+	rnd := testkit.Rand(t)
+	was := testkit.Noise(rnd, 4000*minBlock)
+	mem := &storetest.Mem{}
+	mem.Put("a.caf"+Suffix, encoded(t, 1, 0.05, was, []Object{{Size: int64(len(was))}}))
+	now := bytes.Clone(was)
+	copy(now[1000*minBlock:1400*minBlock], testkit.Noise(rnd, 400*minBlock))
+	mem.Put("a.caf", now)
+	read := int64(0)
+	g := seek(t, storetest.Fault(mem, func(op, name string, _, n int64) error {
+		if op == "read" && name == "a.caf" {
+			atomic.AddInt64(&read, n)
+		}
+		return nil
+	}), "a.caf")
+	defer g.Close()
+	o, err := g.Store().Open(t.Context(), "a.caf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	b := make([]byte, minBlock)
+	for i := range 20 {
+		if err := o.ReadAt(t.Context(), b, int64(1000+i)*minBlock); err == nil {
+			t.Fatalf("block %d is read", 1000+i)
+		}
+		if i == 0 {
+			if atomic.LoadInt64(&read) < int64(len(was)) {
+				t.Fatal("reads are not counted")
+			}
+			atomic.StoreInt64(&read, 0)
+		}
+	}
+	if n := atomic.LoadInt64(&read); n > 19*int64(len(was))/2 { // its neighbours are read each time
+		t.Errorf("19 reads of a block read %d blocks of %d", n/minBlock, len(was)/minBlock)
 	}
 }
