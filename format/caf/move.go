@@ -154,7 +154,7 @@ func (m *repairer) mendDigest(i int) (bool, error) {
 			if len(t.extra[uint32(i)]) == len(`"blake3":""`)+len(text) {
 				delete(t.extra, uint32(i)) // it was the digest
 			}
-			m.p.Notes = append(m.p.Notes, fmt.Sprintf("%s: corrected its digest, of which bits were wrong", format.Escape(t.Name(i))))
+			m.p.Notes = append(m.p.Notes, fmt.Sprintf("%s: corrected wrong bits in its digest", format.Escape(t.Name(i))))
 			return true, nil
 		}
 	}

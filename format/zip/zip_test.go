@@ -113,7 +113,7 @@ func TestLongNumbersComeBack(t *testing.T) {
 	e := end{count: 1 << 20, size: 5 << 32, off: 6 << 40}
 	b = appendEnd(nil, e)
 	if _, off, n, ok := parseLocator(b[end64Len:]); !ok || off != e.off+e.size || n != 1 {
-		t.Errorf("the longer end is said to be at %d", off)
+		t.Errorf("the longer end is reported at %d", off)
 	}
 	if got, ok := parseEnd64(b); !ok || got != e {
 		t.Errorf("%+v, expected %+v", got, e)

@@ -10,6 +10,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/oak/internal/audit"
+	"github.com/holdall/holdall/internal/oak/internal/cloud"
 	"github.com/holdall/holdall/internal/oak/internal/newstore"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
@@ -232,7 +233,7 @@ func (c *copying) misplaced(ctx context.Context, log []byte) (wrong bool, err er
 		}
 	}
 	src := audit.Source{Listing: c.s.r.list, File: c.s.r.shownFile}
-	if gc, err := repo.ParseGC(lastLine(log)); err == nil && gc.HasRoot {
+	if gc, err := repo.ParseGC(cloud.LastLine(log)); err == nil && gc.HasRoot {
 		src.Roots = []segment.ID{gc.Root.Segment}
 	}
 	_, err = audit.Of(src, held).Needed(ctx, nil, func(p audit.Problem) { wrong = wrong || p.Class == audit.Order }, nil)

@@ -416,9 +416,9 @@ func (s *Store) parts(ctx context.Context, t *segmentTar) (binaries, graph []byt
 	return binaries, graph, nil
 }
 
-// files reads a file beside the archives, and reports whether it is the same in both stores. Of a
-// manifest only the version counts, because Java writes the time into it, and of a gc.log in the cloud
-// the last line, because lines are only added there.
+// files reads a file beside the archives, and reports whether it is the same in both stores. Manifests
+// are the same if their versions are, because Java writes the time into them. A gc.log in the cloud
+// is the same if its last line is, because lines are only added there.
 func (j *copyJob) files(ctx context.Context, name string) (b []byte, same bool, err error) {
 	if name == repo.GCLog {
 		b, err = j.s.gcLog(ctx)
@@ -438,7 +438,7 @@ func (j *copyJob) files(ctx context.Context, name string) (b []byte, same bool, 
 		y, err2 := j.there.manifest(ctx)
 		same = same || err == nil && err2 == nil && x.Version == y.Version
 	}
-	return b, same || name == repo.GCLog && !j.tars && lastLine(b) == lastLine(old), nil
+	return b, same || name == repo.GCLog && !j.tars && cloud.LastLine(b) == cloud.LastLine(old), nil
 }
 
 func (j *copyJob) file(ctx context.Context, name string) error {
@@ -464,7 +464,7 @@ func (j *copyJob) planJournal(ctx context.Context) error {
 		}
 	}
 	j.added = all
-	if last := lastLine(j.old); last != "" {
+	if last := cloud.LastLine(j.old); last != "" {
 		at := bytes.LastIndex(append([]byte{'\n'}, all...), []byte("\n"+last+"\n"))
 		if at < 0 {
 			return refuse("%s: expected a copy of the source, found another store: its newest revision is not in the source: %.100s", storekit.AddressOf(j.to, j.dir.Path(repo.Journal)), last)
@@ -478,12 +478,6 @@ func (j *copyJob) planJournal(ctx context.Context) error {
 	}
 	j.c.Revisions = bytes.Count(j.added, []byte{'\n'})
 	return nil
-}
-
-// lastLine returns the last line that is not empty.
-func lastLine(b []byte) string {
-	b = bytes.TrimRight(b, "\r\n")
-	return string(b[bytes.LastIndexByte(b, '\n')+1:])
 }
 
 func (j *copyJob) writeJournal(ctx context.Context) error {

@@ -269,8 +269,8 @@ func TestAWrongBitCostsNothing(t *testing.T) {
 	}
 }
 
-// Of a segment that is damaged further, all names and places are shown that it still has, and that
-// they may be wrong. HOLDALL_LONG is how many rounds.
+// If more than a bit of a segment is wrong, the names and places that it still has are shown as
+// unproven. HOLDALL_LONG is how many rounds.
 func TestNamesInDamagedSegmentsAreShown(t *testing.T) {
 	testkit.Serial(t)
 	guessed := 0

@@ -350,3 +350,20 @@ func TestABackupStaysInOrder(t *testing.T) {
 		t.Error("the backup is another store")
 	}
 }
+
+// A fix writes a revision that counts as the newest. It must not hide one that the journal has lost.
+func TestFixGCRefusesAnOldJournal(t *testing.T) {
+	st := fixture(t, "gc-online")
+	st.Put("s/data00009a.tar", st.Get("s/data00002a.tar"))
+	must(t, st.Remove(t.Context(), "s/data00002a.tar"))
+	lines := bytes.SplitAfter(st.Get("s/journal.log"), []byte("\n"))
+	st.Put("s/journal.log", bytes.Join(lines[:len(lines)-2], nil))
+	before := objects(t, st)
+	err := onStore(t.Context(), st, func(s *Store) error {
+		_, err := s.FixGC(t.Context(), false)
+		return err
+	})
+	if !refused(err) || !strings.Contains(err.Error(), "recover-journal") || !maps.EqualFunc(before, objects(t, st), bytes.Equal) {
+		t.Errorf("%v", err)
+	}
+}

@@ -201,7 +201,7 @@ func (o *origin) compare(what string, lost, out *storetest.Mem, x Salvaged) (own
 				break
 			}
 		}
-		// Of a node that is an older one, some children may still be from the newest revision.
+		// An older node may have children from the newest revision.
 		if was, ok := o.head[at]; ok && o.differs(has, was) == "" {
 			delete(survivors, at)
 		} else if was, ok = o.at(from)[at]; !ok {

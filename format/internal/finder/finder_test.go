@@ -67,7 +67,7 @@ func TestContentsAreFoundWhereverTheyAre(t *testing.T) {
 					t.Errorf("%s: %d is between %d and %d", what, i, start, end)
 				}
 			} else if at == Nowhere || !bytes.HasPrefix(c.data[at:], all[i]) {
-				t.Errorf("%s: %d is said to be at %d", what, i, at)
+				t.Errorf("%s: %d is found at %d", what, i, at)
 			}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"io/fs"
 	"slices"
@@ -192,22 +191,22 @@ func (w *archiveWriter) full() error {
 		w.need = whole
 		return nil
 	}
-	b := w.buf[tarfile.BlockSize:][:h.Size]
+	header, b := w.buf[:tarfile.BlockSize], w.buf[tarfile.BlockSize:][:h.Size]
 	w.buf, w.need = nil, tarfile.BlockSize
 	if !isSegment {
 		w.parts[strings.TrimPrefix(h.Name, w.sink.Name)] = b
 		return nil
 	}
-	return w.segment(n, b)
+	return w.segment(header, n, b)
 }
 
-func (w *archiveWriter) segment(n tarfile.EntryName, b []byte) error {
+func (w *archiveWriter) segment(header []byte, n tarfile.EntryName, b []byte) error {
 	number := len(w.entries)
 	if number == tarfile.MostSegments {
 		return fmt.Errorf("more than %d segments", tarfile.MostSegments)
 	}
-	if crc := crc32.ChecksumIEEE(b); n.HasCRC && n.CRC != crc {
-		return &segment.Error{Class: segment.Altered, Segment: n.ID, Record: -1, Off: -1, What: fmt.Sprintf("checksum %08x, expected %08x, which nothing would show in a blob", crc, n.CRC)}
+	if what := tarfile.Compare(n.ID, header, b); what != "" {
+		return &segment.Error{Class: segment.Altered, Segment: n.ID, Record: -1, Off: -1, What: what + ", which nothing would show in a blob"}
 	}
 	e := tarfile.Entry{ID: n.ID, Len: len(b)}
 	if n.ID.IsData() {
@@ -487,14 +486,14 @@ func (v *view) writeGCLog(ctx context.Context, b []byte) error {
 		return err
 	}
 	added, extends := bytes.CutPrefix(b, old)
-	switch last := lastLine(b); {
+	switch last := LastLine(b); {
 	case extends:
-	case len(last) == 0:
+	case last == "":
 		return storekit.Remove(ctx, v.Store, v.dir+gcLog)
-	case bytes.Equal(last, lastLine(old)):
+	case last == LastLine(old):
 		return nil
 	default:
-		if added = append(last[:len(last):len(last)], '\n'); old[len(old)-1] != '\n' {
+		if added = []byte(last + "\n"); old[len(old)-1] != '\n' {
 			added = append([]byte{'\n'}, added...)
 		}
 	}
@@ -504,9 +503,10 @@ func (v *view) writeGCLog(ctx context.Context, b []byte) error {
 	return v.Store.Can().Append(ctx, v.dir+gcLog, added, int64(len(old)))
 }
 
-func lastLine(b []byte) []byte {
+// LastLine returns the last line that is not empty.
+func LastLine(b []byte) string {
 	b = bytes.TrimRight(b, "\r\n")
-	return b[bytes.LastIndexByte(b, '\n')+1:]
+	return string(b[bytes.LastIndexByte(b, '\n')+1:])
 }
 
 // read reads a file of lines; nil if there is none.

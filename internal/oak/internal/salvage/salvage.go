@@ -102,8 +102,8 @@ func (v *Salvager) Child(ctx context.Context, id segment.RecordID, names ...stri
 	return id, ok, nil
 }
 
-// node writes a node from its versions, of which there is at least one. ok is false if nothing is
-// left of it or, among what is found, if it is known.
+// node writes a node from one or more versions of it. ok is false if nothing is left of it. While
+// nodes without a path are written, ok is false also for a node that is known.
 func (v *Salvager) node(ctx context.Context, all []version, path []string) (id segment.RecordID, ok bool, err error) {
 	first := all[0].id
 	if v.finding {
