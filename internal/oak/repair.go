@@ -161,7 +161,7 @@ func (m *repairer) survey(ctx context.Context, letters []repo.Tar, report func(f
 	if n.name = l.Name; l.Letterless() {
 		n.name = tarfile.Name(l.Number, l.Letter)
 	}
-	if n.Action != rescue.Nothing && m.r.list.Blobs != nil { // an archive of blobs is never replaced
+	if n.Action != rescue.Nothing && m.r.list.Blobs != nil && !m.completes(n) { // an archive of blobs is never replaced
 		last := n.letters[len(n.letters)-1].Letter
 		if last == 'z' {
 			return refuse("%s: there is no letter for a repaired archive: 'holdall oak copy' copies the store to tars", at)
@@ -177,6 +177,20 @@ func (m *repairer) survey(ctx context.Context, letters []repo.Tar, report func(f
 	}
 	m.partial = m.partial || n.Counts.Proof[rescue.Lost]+n.Counts.Proof[rescue.Foreign] > 0
 	return nil
+}
+
+// completes reports whether an archive of blobs keeps its segments, and only gets what it lacks beside
+// them.
+func (m *repairer) completes(n number) bool {
+	var all []tarfile.Entry
+	for _, c := range n.Segments {
+		if c.Proof == rescue.Repaired {
+			return false
+		}
+		all = append(all, tarfile.Entry{ID: c.ID, Len: int(c.Len)})
+	}
+	a := m.r.list.Blobs.Archive(n.name)
+	return n.Action != rescue.Nothing && len(n.letters) == 1 && a != nil && a.Has(all)
 }
 
 // lose records what cannot be repaired.
@@ -513,7 +527,7 @@ func (m *repairer) buildNumber(ctx context.Context, to store.Store, out string, 
 	}
 	if inPlace {
 		for _, l := range n.letters {
-			if n.stays(l) {
+			if n.stays(l) || m.r.list.Blobs != nil && m.completes(n) {
 				continue
 			}
 			from := m.r.list.Path(l.Name)

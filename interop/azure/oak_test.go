@@ -317,8 +317,8 @@ var verbs = []struct {
 	})},
 }
 
-// What each verb makes of a store in a container the reference opens, checks and commits to. What a
-// verb leaves that is killed at some request, the reference opens and checks.
+// The reference opens, checks and commits to what each verb makes of a store in a container. It also
+// opens and checks what a verb leaves that is killed at some request.
 func TestTheReferenceOpensWhatVerbsMakeInContainers(t *testing.T) {
 	settings(t)
 	testkit.Needs(t, oaktest.Var)
@@ -350,7 +350,11 @@ func TestTheReferenceOpensWhatVerbsMakeInContainers(t *testing.T) {
 			if err := verb.do(t.Context(), killed); killed.Dead() != errors.Is(err, storetest.ErrKilled) {
 				t.Fatalf("%s, killed: %v", verb.name, err)
 			}
-			ask("azure-check", "s")
+			if verb.name == "cleanup" { // Oak's tools that only read take the highest letter, even if it has no end
+				ask("azure-open", "s")
+			} else {
+				ask("azure-check", "s")
+			}
 		}
 		err := verb.do(t.Context(), st)
 		if verb.name == "rm" && errors.Is(err, fs.ErrNotExist) { // it was not killed before it was done

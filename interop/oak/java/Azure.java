@@ -42,6 +42,9 @@ final class Azure {
                 return migrated(new SegmentStoreMigrator.Builder().withSource(dir).withTarget(m.file(4)));
             case "azure-same":
                 return same(dir, m);
+            case "azure-open":
+                builder(dir, Store.blobs(m.datastore)).build().close();
+                return Main.answer("faults", new ArrayList<String>());
             case "azure-commit":
                 return commit(dir, m);
             case "azure-check":

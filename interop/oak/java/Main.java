@@ -45,6 +45,7 @@ final class Main {
             + "  azure-get CONNECTION CONTAINER PREFIX DIR   and back\n"
             + "  azure-same CONNECTION CONTAINER PREFIX DIR  nodes, records and head there are those of a store\n"
             + "  azure-commit CONNECTION CONTAINER PREFIX WORD  a store there takes a commit and keeps what it had\n"
+            + "  azure-open CONNECTION CONTAINER PREFIX      a store there opened read-write, which recovers\n"
             + "  azure-check CONNECTION CONTAINER PREFIX     the reference's check of a store there\n"
             + "  azure-list CONNECTION CONTAINER PREFIX      names, lengths, types and metadata of blobs\n"
             + "  vault-make DIR SEED    makes a repository in DIR/segmentstore by the JCR API\n"
@@ -185,6 +186,7 @@ final class Main {
             case "azure-put":
             case "azure-get":
             case "azure-same":
+            case "azure-open":
             case "azure-commit":
             case "azure-check":
             case "azure-list":

@@ -192,6 +192,25 @@ func (a *Archive) Number(i int) (number int, seen bool) {
 	return int(a.segments[i].number), !a.segments[i].unseen
 }
 
+// Has reports whether the archive has these segments and no others, where Oak finds them: repaired, it
+// needs nothing but what is beside them.
+func (a *Archive) Has(all []tarfile.Entry) bool {
+	for i, e := range all {
+		if !a.has(i, e) {
+			return false
+		}
+	}
+	return len(all) == len(a.segments)
+}
+
+func (a *Archive) has(i int, e tarfile.Entry) bool {
+	if i >= len(a.segments) {
+		return false
+	}
+	b := a.segments[i]
+	return int(b.number) == i && b.ID == e.ID && b.Len == e.Len && !b.unseen
+}
+
 func (a *Archive) BlobOf(i int) string {
 	return a.Name + "/" + BlobName(int(a.segments[i].number), a.segments[i].ID)
 }

@@ -116,10 +116,14 @@ func (s Sink) Remove(ctx context.Context, a *Archive) error {
 //
 // Nothing would show that a segment in a blob is not what its tar says. So a segment that does not
 // match the checksum in its name is an error.
+//
+// An archive that counts is never replaced. If a tar with its very segments is written to it, it gets
+// what it lacks beside them, in its place.
 type archiveWriter struct {
 	v    *view
 	ctx  context.Context
 	sink Sink
+	old  *Archive // that counts; or nil
 
 	buf      []byte // of the entry that is being written, with its header
 	need     int    // bytes of it
@@ -137,11 +141,8 @@ type archiveWriter struct {
 const maxPart = 256 << 20 // of graph, references and index
 
 func (v *view) createArchive(ctx context.Context, name string) (store.Writer, error) {
-	if v.archive(name) != nil {
-		return nil, &store.Error{Op: "create", Name: v.dir + name, Off: -1, Err: fmt.Errorf("an archive in the cloud is never replaced: %w", fs.ErrExist)}
-	}
-	w := &archiveWriter{v: v, ctx: ctx, sink: Sink{v.Store, v.dir, name}, need: tarfile.BlockSize, data: map[int][]byte{}, parts: map[string][]byte{}}
-	if v.otherLetter(name) {
+	w := &archiveWriter{v: v, ctx: ctx, sink: Sink{v.Store, v.dir, name}, old: v.archive(name), need: tarfile.BlockSize, data: map[int][]byte{}, parts: map[string][]byte{}}
+	if w.old == nil && v.otherLetter(name) {
 		return w, w.sink.Remove(ctx, nil) // what a killed run has left: the other letter has it, too
 	}
 	return w, nil
@@ -212,8 +213,15 @@ func (w *archiveWriter) segment(header []byte, n tarfile.EntryName, b []byte) er
 	if n.ID.IsData() {
 		e.Generation, _ = segment.GenerationOf(b)
 	}
-	w.entries, w.proven, w.data[number] = append(w.entries, e), append(w.proven, n.HasCRC), b
-	if number == 0 { // before the others, as Oak writes them
+	sure := n.HasCRC
+	if w.old != nil {
+		if !w.old.has(number, e) {
+			return w.replaces(e)
+		}
+		sure = w.old.segments[number].sure
+	}
+	w.entries, w.proven, w.data[number] = append(w.entries, e), append(w.proven, sure), b
+	if number == 0 && w.old == nil { // before the others, as Oak writes them
 		return w.sink.begin(w.ctx, e, b, n.HasCRC)
 	}
 	w.numbers = append(w.numbers, number)
@@ -223,12 +231,28 @@ func (w *archiveWriter) segment(header []byte, n tarfile.EntryName, b []byte) er
 	return nil
 }
 
+func (w *archiveWriter) replaces(e tarfile.Entry) error {
+	return fmt.Errorf("segment %s is another one there, and an archive in the cloud is never replaced: %w", e.ID, fs.ErrExist)
+}
+
+// send sends segments, or compares them with those that are there.
 func (w *archiveWriter) send(ctx context.Context) error {
 	err := pipe.Each(ctx, pipe.All(w.numbers), atOnce, func(ctx context.Context, n int) error {
-		return w.sink.Segment(ctx, n, w.entries[n], w.data[n], w.proven[n])
+		e, b := w.entries[n], w.data[n]
+		if w.old == nil {
+			return w.sink.Segment(ctx, n, e, b, w.proven[n])
+		}
+		is := make([]byte, len(b))
+		err := readAt(ctx, w.sink.Store, w.sink.path(BlobName(n, e.ID)), is, 0)
+		if err == nil && !bytes.Equal(is, b) {
+			err = w.replaces(e)
+		}
+		return err
 	})
 	for _, n := range w.numbers {
-		delete(w.data, n)
+		if n > 0 {
+			delete(w.data, n)
+		}
 	}
 	w.numbers = w.numbers[:0]
 	return err
@@ -241,6 +265,9 @@ func (w *archiveWriter) finish(ctx context.Context) (store.Info, error) {
 		return info, w.err
 	}
 	w.finished = true
+	if w.old != nil && len(w.entries) < len(w.old.segments) {
+		return info, w.fail(w.replaces(w.old.segments[len(w.entries)].Entry))
+	}
 	at := int64(0)
 	for i := range w.entries {
 		w.entries[i].Pos = at + tarfile.BlockSize
@@ -273,7 +300,7 @@ func (w *archiveWriter) Commit(ctx context.Context) (store.Info, error) {
 	if err == nil {
 		err = w.fail(w.sink.Close(ctx))
 	}
-	if err == nil { // from now on the archive counts, even if its end is lost
+	if err == nil && (w.old == nil || w.old.segments[0].begun) { // from now on the archive counts, even if its end is lost
 		err = w.fail(w.sink.Segment(ctx, 0, w.entries[0], w.data[0], w.proven[0]))
 	}
 	if err != nil {
@@ -303,7 +330,7 @@ func (w *archiveWriter) Abort() error {
 	}
 	w.done = true
 	_ = w.fail(fs.ErrClosed)
-	if len(w.entries) == 0 {
+	if len(w.entries) == 0 || w.old != nil {
 		return nil
 	}
 	return w.sink.Remove(context.WithoutCancel(w.ctx), nil)

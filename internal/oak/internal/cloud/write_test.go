@@ -111,11 +111,44 @@ func TestATarBecomesAnArchive(t *testing.T) {
 		if a := listed(t, st).Archive(name); len(a.Entries()) != n || a.Unseen+a.Ignored > 0 || a.Gap >= 0 || !a.Closed {
 			t.Errorf("%+v", a)
 		}
-		if err := write(t.Context(), v, "s/"+name, b); err == nil {
-			t.Error("an archive was replaced")
+		for _, other := range [...][]byte{tarOf(t, name, n/2+1), tarOf(t, name, n+1), bytes.Replace(b, b[512:1024], bytes.Repeat([]byte{9}, 512), 1)} {
+			before := st.Clone()
+			if err := write(t.Context(), v, "s/"+name, other); err == nil && !bytes.Equal(other, b) {
+				t.Error("an archive was replaced")
+			}
+			wantBlobs(t, st, before)
 		}
+		// It gets what it lacks.
+		before := st.Clone()
+		for _, lost := range [...]string{Closed, name + Graph} {
+			if err := st.Remove(t.Context(), "s/"+name+"/"+lost); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := write(t.Context(), View(v, "s/", listed(t, st)), "s/"+name, b); err != nil {
+			t.Error(err)
+		}
+		wantBlobs(t, st, before)
 		if err := storekit.Remove(t.Context(), v, "s/"+name); err != nil || listed(t, st).Archive(name) != nil {
 			t.Errorf("it is still there: %v", err)
+		}
+	}
+}
+
+func wantBlobs(t *testing.T, st, want *storetest.Container) {
+	t.Helper()
+	names := map[string]bool{}
+	for _, c := range [...]*storetest.Container{st, want} {
+		for info, err := range c.List(t.Context(), "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			names[info.Name] = true
+		}
+	}
+	for name := range names {
+		if is, want := st.Get(name), want.Get(name); !bytes.Equal(is, want) || (is == nil) != (want == nil) {
+			t.Errorf("%s: %d bytes, expected %d", name, len(is), len(want))
 		}
 	}
 }
