@@ -24,7 +24,8 @@ func (a *app) oakCheckCommand() *cobra.Command {
 		Long: `Reads revisions, newest first, until it finds one that has lost nothing, in the
 head and all checkpoints, or in the given paths. It reports what the newest
 revision has lost. The exit code is 1 if it lost anything, even if an older
-revision is intact. --fix-journal goes back to that revision.
+revision is intact. --fix-journal goes back to that revision, and makes it the
+newest of all.
 
 --fix writes a new revision without damage. Each damaged path is restored from
 the newest older revision or checkpoint that has it intact, or removed if there
@@ -100,12 +101,14 @@ func (a *app) oakCheck(ctx context.Context, s *oak.Store, o oak.CheckOptions, fi
 		return fmt.Errorf("%s%s: not in any of %d revisions: %w", inCheckpoint(t.Checkpoint), t.Path, r.Looked, fs.ErrNotExist)
 	}
 	said := checkedOf(r)
-	if fix && !r.Whole && r.Good != nil {
+	if fix && r.Good != nil {
 		c, err := s.FixJournal(ctx, r)
 		if err != nil {
 			return err
 		}
-		said.Fixed = &c
+		if c.Changed || !r.Whole {
+			said.Fixed = &c
+		}
 	}
 	a.tell(said, func() { a.printChecked(said, o.Last > 0) })
 	return said.answer()
@@ -133,6 +136,9 @@ func (a *app) printChecked(c checkedJSON, list bool) {
 		fmt.Fprintln(a.out, "the journal is empty: 'holdall oak recover-journal' rebuilds it")
 	case c.Whole:
 		fmt.Fprintf(a.out, "intact: %s%s\n", c.Newest.Revision, timeIn(c.Newest.Time))
+		if c.Fixed != nil {
+			a.notes(c.Fixed.Notes)
+		}
 	case c.Good == nil:
 		fmt.Fprintf(a.out, "no intact revision among %s: 'holdall oak salvage' writes what is left to a new store\n", count(int64(c.Looked), "revision"))
 	default:

@@ -26,7 +26,9 @@ func underLease(ctx context.Context, st store.Store, do func(*Store) error) erro
 	if err != nil {
 		return err
 	}
-	err = onStore(ctx, st, func(s *Store) error { return errors.Join(s.Fixed(), do(s)) })
+	err = onStore(ctx, st, func(s *Store) error {
+		return errors.Join(s.Fixed(), again(ctx, func(_ context.Context, s *Store) error { return do(s) })(s))
+	})
 	return errors.Join(err, unlock())
 }
 

@@ -42,8 +42,6 @@ func (s *Store) FixGC(ctx context.Context, dryRun bool) (*FixGC, error) {
 	err = x.Across(ctx, func(p audit.Problem) {
 		found := s.r.problemOf(p)
 		switch {
-		case p.Class == audit.JournalOld: // what is written would count as newer than what is lost
-			bad = &found
 		case p.Severity <= format.Note:
 		case p.Class == audit.Order, p.Class == audit.StaleGCLog, p.Class == audit.NoGCRoot:
 			f.Findings = append(f.Findings, found)

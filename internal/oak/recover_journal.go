@@ -10,11 +10,13 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/proof"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/sweep"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
@@ -395,18 +397,43 @@ type JournalChange struct {
 var ErrNothingGood = errors.New("none is intact: 'holdall oak salvage' writes what is left to a new store")
 
 // FixJournal drops the lines of the journal that are newer than the newest good revision that a
-// check has found. It first writes the old journal as a backup, and then replaces it in one step.
-// The caller must hold the store's lock, and must have held it since before the store was opened.
+// check has found. It first writes the old journal as a backup, and then replaces it in one step. If the
+// segments have a newer revision than the good one, it writes a revision that equals the good one and is
+// newer than that, so that it is certain which is the newest. The caller must hold the store's lock, and must have held it since before the store was opened.
 func (s *Store) FixJournal(ctx context.Context, r CheckResult) (JournalChange, error) {
 	if r.Good == nil {
 		return JournalChange{}, fmt.Errorf("oak: %s: %w", s.r.list.Path(repo.Journal), ErrNothingGood)
 	}
 	c := JournalChange{Head: r.Good.Revision, Lines: r.Good.Newer, Notes: []string{}}
-	if c.Lines == 0 {
-		return c, nil
+	if c.Lines > 0 {
+		if err := s.replaceJournal(ctx, &c, func() error { return s.shorten(ctx, repo.Journal, r.end) }); err != nil {
+			return c, err
+		}
 	}
-	err := s.replaceJournal(ctx, &c, func() error { return s.shorten(ctx, repo.Journal, r.end) })
-	return c, err
+	return c, s.settle(ctx, &c)
+}
+
+// settle makes the newest revision of the journal the newest of all.
+func (s *Store) settle(ctx context.Context, c *JournalChange) (err error) {
+	again, err := OpenStore(ctx, s.r.st, s.r.name, format.OpenOptions{Limits: s.r.limits})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, again.Close()) }()
+	v, newer, err := again.reviserOf(ctx, false)
+	if err != nil || newer == nil {
+		if _, refused := errors.AsType[*sweep.Refused](err); refused { // no verb can write a revision
+			err = nil
+		}
+		return err
+	}
+	said, err := v.commit(ctx, &change{})
+	if err != nil {
+		return err
+	}
+	c.Head, c.Changed = said.Revision, true
+	c.Notes = append(c.Notes, fmt.Sprintf("wrote revision %s, which equals %s, because %s was written later", said.Revision, said.Before, newer))
+	return nil
 }
 
 // replaceJournal keeps the journal as a backup, updates gc.log, and replaces the journal. If it

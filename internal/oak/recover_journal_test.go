@@ -2,8 +2,10 @@ package oak
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -142,5 +144,80 @@ func TestDamagedSegmentIsNoSourceOfRevisions(t *testing.T) {
 	j, err := checkedStore(t, st).PlanJournal(t.Context())
 	if !errors.Is(err, ErrNothingGood) || j.Skipped != 1 {
 		t.Errorf("%+v, %v", j, err)
+	}
+}
+
+// A revision that is written on an old journal would hide what was written later. So each verb that
+// writes one is refused, until it is decided which is the newest.
+func TestNothingIsWrittenOnAnOldJournal(t *testing.T) {
+	old := fixture(t, "types")
+	if err := onStore(t.Context(), old, func(s *Store) error {
+		_, err := s.Set(t.Context(), "/", "p", []string{"v"}, SetOptions{})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	now := superTree(t, old)
+	j := old.Get("s/journal.log")
+	old.Put("s/journal.log", j[:bytes.LastIndexByte(j[:len(j)-1], '\n')+1])
+	was := superTree(t, old)
+	if was == now {
+		t.Fatal("the last line changed nothing")
+	}
+	for name, verb := range map[string]func(context.Context, *Store) error{
+		"set": revisions["set"].work,
+		"check --fix": func(ctx context.Context, s *Store) error {
+			_, err := s.PlanFix(ctx, false)
+			return err
+		},
+		"check --fix-gc": func(ctx context.Context, s *Store) error {
+			_, err := s.FixGC(ctx, false)
+			return err
+		},
+	} {
+		st := old.Clone()
+		err := onStore(t.Context(), st, func(s *Store) error { return verb(t.Context(), s) })
+		if !refused(err) || !strings.Contains(err.Error(), "recover-journal") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !reflect.DeepEqual(objects(t, st), objects(t, old)) {
+			t.Errorf("%s: something was written", name)
+		}
+	}
+	for name, decide := range map[string]func(*Store) error{
+		was: func(s *Store) error {
+			r, err := s.Check(t.Context(), CheckOptions{})
+			if err != nil {
+				return err
+			}
+			c, err := s.FixJournal(t.Context(), r)
+			if err == nil && (!c.Changed || c.Lines > 0 || len(c.Notes) == 0) {
+				t.Errorf("%+v", c)
+			}
+			return err
+		},
+		now: func(s *Store) error {
+			p, err := s.PlanJournal(t.Context())
+			if err == nil {
+				_, err = p.Apply(t.Context())
+			}
+			return err
+		},
+	} {
+		st := old.Clone()
+		if err := onStore(t.Context(), st, decide); err != nil {
+			t.Fatal(err)
+		}
+		if superTree(t, st) != name {
+			t.Error("it is another content")
+		}
+		mustBeSound(t, st)
+		mustBeWhole(t, st)
+		if err := onStore(t.Context(), st, func(s *Store) error {
+			_, err := s.Set(t.Context(), "/", "q", []string{"v"}, SetOptions{})
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
 	}
 }

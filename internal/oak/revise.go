@@ -67,31 +67,42 @@ type reviser struct {
 	said  Revised
 }
 
-// reviser refuses stores that Oak would not write to, or could not continue with.
+// reviser refuses stores that Oak would not write to, or could not continue with. It refuses a journal
+// that lacks a newer revision: what is written would count as newer, and nothing would tell of what is
+// lost.
 func (s *Store) reviser(ctx context.Context, dryRun bool) (*reviser, error) {
+	v, newer, err := s.reviserOf(ctx, dryRun)
+	if err == nil && newer != nil {
+		err = refuse("revision %s was written later than that of the journal's newest line, %s: 'holdall oak recover-journal' goes on with the newest intact one, 'holdall oak check --fix-journal' with that of the journal", newer, v.head.Revision)
+	}
+	return v, err
+}
+
+// reviserOf returns a newer revision than the head that the journal lacks, or nil.
+func (s *Store) reviserOf(ctx context.Context, dryRun bool) (_ *reviser, newer *repo.Revision, _ error) {
 	r := s.r
 	if r.single {
-		return nil, refuse("a new revision needs the whole store; a single tar has no journal")
+		return nil, nil, refuse("a new revision needs the whole store; a single tar has no journal")
 	}
 	switch p, err := r.manifest(ctx); {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, refuse("no manifest: Oak does not open such a store; 'holdall repair' writes one")
+		return nil, nil, refuse("no manifest: Oak does not open such a store; 'holdall repair' writes one")
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case p.Version != newestStore:
-		return nil, refuse("the manifest has version %d, for Oak 1.6, which cannot read newer segments: 'holdall oak compact' makes a new store", p.Version)
+		return nil, nil, refuse("the manifest has version %d, for Oak 1.6, which cannot read newer segments: 'holdall oak compact' makes a new store", p.Version)
 	}
 	for _, t := range r.tars {
 		if t.file == nil {
-			return nil, refuse("%s has no index: 'holdall repair' rebuilds it", t.Name)
+			return nil, nil, refuse("%s has no index: 'holdall repair' rebuilds it", t.Name)
 		}
 	}
 	head, err := r.head(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if head.Rewound > 0 {
-		return nil, refuse("the newest %d revisions of the journal are lost, and a new one would follow an older one: 'holdall oak check' finds an intact one", head.Rewound)
+		return nil, nil, refuse("the newest %d revisions of the journal are lost, and a new one would follow an older one: 'holdall oak check' finds an intact one", head.Rewound)
 	}
 	_, e, _ := r.locate(head.Segment)
 	g := e.Generation
@@ -101,7 +112,8 @@ func (s *Store) reviser(ctx context.Context, dryRun bool) (*reviser, error) {
 		v.out = newstore.New(r.st, r.list.Dir, newstore.Options{First: r.list.Next()})
 	}
 	v.b = segment.NewBuilder(segment.BuilderOptions{Generation: g, Thrifty: true, Millis: func() int64 { return time.Now().UnixMilli() }}, v.write)
-	return v, nil
+	newer, err = r.newer(ctx, head)
+	return v, newer, err
 }
 
 // newestStore is the version of stores that are written to.

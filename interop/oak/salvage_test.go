@@ -4,7 +4,6 @@ package oak_test
 
 import (
 	"context"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,7 +17,8 @@ import (
 // A store that has lost any one of its tars, and perhaps its journal, is salvaged. The reference
 // opens the result and goes on with it.
 func TestTheReferenceGoesOnWithWhatWeSalvage(t *testing.T) {
-	stores := map[string]oaktest.Place{"random": oaktest.Random(t, rand.Int64(), false)}
+	rnd := testkit.Rand(t)
+	stores := map[string]oaktest.Place{"random": oaktest.Random(t, rnd.Int64(), false)}
 	for _, name := range testkit.Some(t, 2, "compacted-offline", "gc-online", "multitar", "v12-upgraded", "datastore-gc") {
 		stores[name] = unpack(t, name).Place
 	}
@@ -28,7 +28,7 @@ func TestTheReferenceGoesOnWithWhatWeSalvage(t *testing.T) {
 			for _, tar := range testkit.Some(t, 2, tars...) {
 				lost := p.Copy(t)
 				remove := []string{filepath.Base(tar)}
-				if rand.IntN(2) == 0 {
+				if rnd.IntN(2) == 0 {
 					remove = append(remove, "journal.log")
 				}
 				t.Logf("without %q", remove)

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"iter"
 	"path"
 	"slices"
@@ -220,6 +221,17 @@ func (c *Copier) value(ctx context.Context, t segment.PropertyType, v segment.Va
 		text, err := v.Text(ctx, 2*inRecord)
 		return segment.NewValue{Text: text}, err
 	}
+	if v.Kind() == segment.Long && t == segment.Binary {
+		text, err := endsInRecord(ctx, v)
+		if err == nil && text {
+			var is segment.RecordID
+			is, err = c.to.Binary(ctx, io.NewSectionReader(content{ctx, v}, 0, v.Len()))
+			return segment.NewValue{Record: is, IsID: true}, err
+		}
+		if err != nil {
+			return segment.NewValue{}, err
+		}
+	}
 	is, ok := c.known.get(v.ID())
 	if ok {
 		return segment.NewValue{Record: is, IsID: true}, nil
@@ -247,6 +259,27 @@ func (c *Copier) value(ctx context.Context, t segment.PropertyType, v segment.Va
 	}
 	return segment.NewValue{Record: is, IsID: true}, err
 }
+
+// endsInRecord reports whether a long value is stored as a text, with its end in a data segment. Oak's
+// compaction keeps the blocks of a binary where they are, because it stores them in bulk segments, and
+// its cleanup removes the data segment. The values of a node without a template, which may be texts,
+// are shown as binaries.
+func endsInRecord(ctx context.Context, v segment.Value) (bool, error) {
+	blocks, err := v.Blocks()
+	if err != nil || blocks.Len() == 0 {
+		return false, err
+	}
+	last, err := blocks.At(ctx, blocks.Len()-1)
+	return last.Segment.IsData(), err
+}
+
+// content is that of a value.
+type content struct {
+	ctx context.Context
+	v   segment.Value
+}
+
+func (c content) ReadAt(p []byte, off int64) (int, error) { return len(p), c.v.ReadAt(c.ctx, p, off) }
 
 func (c *Copier) blocks(ctx context.Context, blocks segment.List, left int64) iter.Seq2[segment.RecordID, error] {
 	return func(yield func(segment.RecordID, error) bool) {

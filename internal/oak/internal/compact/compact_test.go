@@ -143,6 +143,50 @@ func TestACopyHoldsTheSame(t *testing.T) {
 }
 
 // The copies of several properties are kept until their node is written.
+// Oak keeps the blocks of a binary where they are, and then removes the data segments.
+func TestABinaryHasNoBlocksInDataSegments(t *testing.T) {
+	from, text := segments{}, strings.Repeat("grüße ", 60_000)
+	ctx, b := t.Context(), segment.NewBuilder(segment.BuilderOptions{}, from.write)
+	id, err := b.Text(ctx, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := []segment.NewValue{{Record: id, IsID: true}}
+	root, err := b.Node(ctx, segment.NewNode{Properties: []segment.NewProperty{
+		{Name: "a", Type: segment.String, Values: value}, {Name: "b", Type: segment.Binary, Values: value}, {Name: "c", Type: segment.Binary, Multi: true, Values: value},
+	}})
+	if err == nil {
+		err = b.Flush(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, root, _ := copied(t, from, Options{}, func(c *Copier) (segment.RecordID, error) { return c.Node(t.Context(), root) })
+	n, err := segment.NewReader(to).Node(ctx, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, err := range n.Properties(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for v, err := range p.Values(ctx) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, v.Len())
+			if err := v.ReadAt(ctx, got, 0); err != nil || string(got) != text {
+				t.Errorf("%s: %d bytes, %v", p.Name, len(got), err)
+			}
+			if p.Type == segment.Binary {
+				if inData, err := endsInRecord(ctx, v); err != nil || inData {
+					t.Errorf("%s: %v, %v", p.Name, inData, err)
+				}
+			}
+		}
+	}
+}
+
 func TestCopiesOfPropertiesAreTheirOwn(t *testing.T) {
 	from, root := sample(t)
 	r := segment.NewReader(from)
