@@ -1,19 +1,15 @@
-// Package lucene checks that the files of a Lucene index belong together, as far as this is
-// possible without reading the terms: the newest commit, its segments, the files that these have,
-// and what each file claims to be. It knows Lucene 4.0 to 4.7; Oak has 4.7.2.
+// Package lucene checks that the files of a Lucene index belong together: the newest commit, its
+// segments, their files, and what each file claims to be. It does not read terms and documents. It
+// knows the versions 4.0 to 4.7; Oak has 4.7.2.
 //
 // A commit is the file segments_N with the greatest N, in base 36. It lists segments. A segment _0
-// has a file _0.si with its number of documents and the names of its files. These files may be
-// packed in one, _0.cfs, whose table of contents is _0.cfe. Deletions are in _0_N.del. Numbers are
-// big-endian, and texts have their length before them, 7 bits in each byte.
+// has a file _0.si with its number of documents and the names of its files. Most of these may be
+// packed in one, _0.cfs, whose table of contents is _0.cfe. Deletions are in _0_N.del.
 package lucene
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"hash/crc32"
-	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -23,39 +19,26 @@ import (
 // A Dir has the files of an index.
 type Dir struct {
 	Files map[string]int64 // their sizes, by name
-	// Read returns n bytes of a file from off, which are within the file. If the error is
-	// ErrUnread, the file counts as present, and nothing more is asked of it.
+	// Read returns n bytes of a file from off, which are within it. It returns nil if they cannot
+	// be read, and it has reported that.
 	Read func(ctx context.Context, name string, off, n int64) ([]byte, error)
 }
 
-// ErrUnread is returned for a file that cannot be read, if its reader has reported that.
-var ErrUnread = errors.New("lucene: unread")
-
-// A Commit is what the newest commit of an index has.
+// A Commit is the newest commit of an index.
 type Commit struct {
-	Name     string // of its file
-	Segments int
-	Docs     int64    // with the deleted ones
-	Deleted  int64    // documents
-	Unused   []string // files that it does not need
-	// Unknown is why the index was not checked: it is of a version that is not known.
-	Unknown string
+	Name   string          // of its file, or empty
+	Docs   int64           // without the deleted ones
+	Unused map[string]bool // files that it does not need
 }
 
 const (
 	segmentsGen = "segments.gen"
 	mostBytes   = 16 << 20 // of a file that is read whole
-	mostHeader  = 160      // bytes that a header can have at most, in front of which may be a number
-	magic       = 0x3fd76c17
-	genFormat   = -2
-	genBytes    = 4 + 8 + 8
-	version46   = 1 // of segments_N
-	sumBytes    = 8
+	mostHeader  = 160      // bytes
+	commit46    = 1        // version of commits
 )
 
-// headers has the end of the name that is in the header of a file, by the file's extension.
-// Formats have different names in different versions. Files with other extensions are not
-// compared.
+// headers has the ends of the names in the headers of files, by extension.
 var headers = map[string]string{
 	".si": "SegmentInfo", ".cfs": "CompoundFileWriterData", ".cfe": "CompoundFileWriterEntries", ".del": "BitVector", ".fnm": "FieldInfos",
 	".fdt": "StoredFieldsData", ".fdx": "StoredFieldsIndex", ".tvx": "Index", ".doc": "PostingsWriterDoc", ".pos": "PostingsWriterPos", ".pay": "PostingsWriterPay",
@@ -63,18 +46,27 @@ var headers = map[string]string{
 }
 
 type checker struct {
-	Dir
+	files map[string]int64
+	read  func(name string, off, n int64) *reader
 	fault func(file, what string)
-	used  map[string]bool
 	said  Commit
 }
 
-// Check checks the newest commit of an index. It calls fault with each file that is wrong, and
-// returns only errors of Read.
-func Check(ctx context.Context, d Dir, fault func(file, what string)) (Commit, error) {
-	c := checker{Dir: d, fault: fault, used: map[string]bool{segmentsGen: true}}
+// Check checks the newest commit. It calls fault with each file that is wrong, and returns only
+// errors of Read.
+func Check(ctx context.Context, d Dir, fault func(file, what string)) (_ Commit, err error) {
+	c := checker{files: d.Files, fault: fault, said: Commit{Unused: map[string]bool{}}}
+	c.read = func(name string, off, n int64) *reader {
+		r := &reader{}
+		if err == nil {
+			r.b, err = d.Read(ctx, name, off, n)
+		}
+		r.lost = r.b == nil && n > 0
+		return r
+	}
 	newest := int64(-1)
 	for name := range d.Files {
+		c.said.Unused[name] = true
 		if gen, ok := generation(name); ok && gen > newest {
 			newest, c.said.Name = gen, name
 		}
@@ -83,258 +75,153 @@ func Check(ctx context.Context, d Dir, fault func(file, what string)) (Commit, e
 		fault("", "no file segments_N: nothing shows which files belong to the index")
 		return c.said, nil
 	}
-	err := c.commit(ctx)
-	if err == nil {
-		err = c.gen(ctx, newest)
-	}
-	for _, name := range slices.Sorted(maps.Keys(d.Files)) {
-		if !c.used[name] {
-			c.said.Unused = append(c.said.Unused, name)
-		}
+	delete(c.said.Unused, segmentsGen)
+	delete(c.said.Unused, c.said.Name)
+	c.whole(c.said.Name, c.commit)
+	if _, ok := d.Files[segmentsGen]; ok {
+		c.whole(segmentsGen, func(r *reader) {
+			format, first, second := r.num(4), r.num(8), r.num(8)
+			if format != -2 {
+				r.fail("expected format -2, found %d", format)
+			} else if first == second && first > newest {
+				r.fail("it names segments_%s, but the newest commit is %s", strconv.FormatInt(first, 36), c.said.Name)
+			}
+		})
 	}
 	return c.said, err
 }
 
-// generation returns the number of a commit from the name of its file.
+// generation returns the number of a commit.
 func generation(name string) (int64, bool) {
-	rest, ok := strings.CutPrefix(name, "segments")
-	if rest == "" {
-		return 0, ok
-	}
-	gen, err := strconv.ParseInt(strings.TrimPrefix(rest, "_"), 36, 64)
-	return gen, ok && err == nil && gen > 0 && rest == "_"+strconv.FormatInt(gen, 36)
+	digits, ok := strings.CutPrefix(name, "segments_")
+	gen, err := strconv.ParseInt(digits, 36, 64)
+	return gen, ok && err == nil && gen > 0 && digits == strconv.FormatInt(gen, 36)
 }
 
-// gen compares segments.gen with the newest commit. Readers take the greater number of both.
-func (c *checker) gen(ctx context.Context, newest int64) error {
-	if _, ok := c.Files[segmentsGen]; !ok {
-		return nil
+// whole parses a file. It must be read to its end.
+func (c *checker) whole(name string, parse func(*reader)) {
+	size := c.files[name]
+	if size > mostBytes {
+		c.fault(name, "it is too large: "+strconv.FormatInt(size, 10)+" bytes")
+		return
 	}
-	r, err := c.whole(ctx, segmentsGen)
-	if r == nil || err != nil {
-		return err
+	r := c.read(name, 0, size)
+	if parse(r); r.off != len(r.b) {
+		r.fail("offset %d: expected the end, found %d more bytes", r.off, len(r.b)-r.off)
 	}
-	format, first, second := r.int(), r.long(), r.long()
-	switch {
-	case r.err != "" || format != genFormat || len(r.b) != genBytes:
-		c.fault(segmentsGen, fmt.Sprintf("expected %d bytes of format %d", genBytes, genFormat))
-	case first == second && first > newest:
-		c.fault(segmentsGen, fmt.Sprintf("it names commit segments_%s, but the newest is %s", strconv.FormatInt(first, 36), c.said.Name))
+	if r.bad != "" && !r.lost {
+		c.fault(name, r.bad)
 	}
-	return nil
 }
 
-// commit checks the newest commit and all its segments.
-func (c *checker) commit(ctx context.Context) error {
-	name := c.said.Name
-	c.used[name] = true
-	r, err := c.whole(ctx, name)
-	if r == nil || err != nil {
-		return err
-	}
-	if len(r.b) < sumBytes {
-		c.fault(name, "too short")
-		return nil
-	}
+func (c *checker) commit(r *reader) {
 	codec, version := r.header()
-	if r.err == "" && codec == "segments" && version > version46 {
-		c.said.Unknown = fmt.Sprintf("%s has version %d, but Oak's Lucene writes %d", name, version, version46)
-		for file := range c.Files {
-			c.used[file] = true
-		}
-		return nil
-	}
-	body := r.b[:len(r.b)-sumBytes]
-	sum := reader{b: r.b[len(body):]}
-	if found, want := uint64(crc32.ChecksumIEEE(body)), uint64(sum.long()); found != want {
-		c.fault(name, fmt.Sprintf("its checksum is %x, but its content has %x", want, found))
-		return nil
-	}
-	r.b = body
-	if r.err == "" && codec != "segments" {
-		r.fail("expected a header of segments, found %q", codec)
-	}
-	r.long() // version
-	r.int()  // counter
-	for n := r.int(); n > 0 && r.err == ""; n-- {
-		s := segment{name: r.string(), codec: r.string(), delGen: r.long(), deleted: r.int()}
-		if version >= version46 {
-			r.long() // generation of names of fields
-			for k := r.int(); k > 0 && r.err == ""; k-- {
-				r.long()
-				s.files = append(s.files, r.set()...)
-			}
-		}
-		if r.err == "" {
-			c.said.Segments++
-			if err := c.segment(ctx, s); err != nil {
-				return err
-			}
-		}
-	}
-	r.skipPairs()
-	r.end()
-	if r.err != "" {
-		c.fault(name, r.err)
-	}
-	return nil
-}
-
-// A segment is an entry of a commit.
-type segment struct {
-	name, codec string
-	delGen      int64
-	deleted     int32
-	files       []string // that came after the segment was written
-}
-
-func (c *checker) segment(ctx context.Context, s segment) error {
-	info := s.name + ".si"
-	if !c.need(info, c.said.Name) {
-		return nil
-	}
 	switch {
-	case s.delGen == 0:
-		s.files = append(s.files, s.name+".del")
-	case s.delGen > 0:
-		s.files = append(s.files, s.name+"_"+strconv.FormatInt(s.delGen, 36)+".del")
+	case codec != "segments":
+		r.fail("expected a header of segments, found %q", codec)
+	case version < 0 || version > commit46:
+		r.fail("expected at most version %d, which Oak can read, found %d", commit46, version)
+	case uint64(crc32.ChecksumIEEE(r.b[:max(len(r.b)-8, 0)])) != r.sum():
+		r.fail("its checksum does not match")
 	}
-	if err := c.files(ctx, s.files, c.said.Name); err != nil {
-		return err
+	r.num(8 + 4) // version and counter
+	for n := r.num(4); n > 0 && r.ok(); n-- {
+		name, _, delGen, deleted := r.text(), r.text(), r.num(8), r.num(4)
+		var files []string
+		if delGen > 0 {
+			files = []string{name + "_" + strconv.FormatInt(delGen, 36) + ".del"}
+		}
+		if version == commit46 {
+			r.num(8) // generation of the names of fields
+			for k := r.num(4); k > 0 && r.ok(); k-- {
+				r.num(8)
+				files = append(files, r.texts(1)...)
+			}
+		}
+		if info := name + ".si"; r.ok() && c.needs(c.said.Name, append(files, info)...) {
+			c.whole(info, func(r *reader) { c.segment(r, name, deleted) })
+		}
 	}
-	r, err := c.whole(ctx, info)
-	if r == nil || err != nil {
-		return err
+	r.texts(2) // what the writer added
+	if r.num(8); !r.ok() {
+		clear(c.said.Unused) // it is not known what the commit needs
 	}
+}
+
+// segment parses the list of the files of a segment.
+func (c *checker) segment(r *reader, name string, deleted int64) {
 	codec, _ := r.header()
-	if r.err == "" && codec != "Lucene46SegmentInfo" && codec != "Lucene40SegmentInfo" {
-		r.fail("expected a header of Lucene46SegmentInfo, found %q", codec)
-	}
-	r.string() // version of Lucene
-	docs, compound := r.int(), r.byte()
-	r.skipPairs()
+	r.text() // version of Lucene
+	docs, compound := r.num(4), r.num(1) == 1
+	r.texts(2) // about the writer
 	if codec == "Lucene40SegmentInfo" {
-		r.skipPairs()
+		r.texts(2)
 	}
-	files := r.set()
-	if r.end(); r.err != "" {
-		c.fault(info, r.err)
-		return nil
+	files := r.texts(1)
+	switch {
+	case !r.ok():
+		return
+	case docs < 0 || deleted < 0 || deleted > docs:
+		r.fail("it has %d documents, of which %s says that %d are deleted", docs, c.said.Name, deleted)
 	}
-	if docs < 0 || s.deleted < 0 || s.deleted > docs {
-		c.fault(info, fmt.Sprintf("it has %d documents, of which %s says that %d are deleted", docs, c.said.Name, s.deleted))
-	} else {
-		c.said.Docs, c.said.Deleted = c.said.Docs+int64(docs), c.said.Deleted+int64(s.deleted)
+	c.said.Docs += docs - deleted
+	data, table := name+".cfs", name+".cfe"
+	if compound && !slices.Contains(files, data) {
+		files = append(files, data)
 	}
-	if compound == 1 {
-		for _, ext := range []string{".cfs", ".cfe"} {
-			if !slices.Contains(files, s.name+ext) {
-				files = append(files, s.name+ext)
-			}
+	if compound && !slices.Contains(files, table) {
+		files = append(files, table)
+	}
+	if c.needs(name+".si", files...) && compound {
+		c.whole(table, func(r *reader) { c.packed(r, name, data) })
+	}
+}
+
+// packed parses the table of contents of a compound file.
+func (c *checker) packed(r *reader, segment, data string) {
+	size := c.files[data]
+	r.header()
+	seen := map[string]bool{}
+	for n := r.vint(); n > 0 && r.ok(); n-- {
+		name, off, length := r.text(), r.num(8), r.num(8)
+		if off < 0 || length < 0 || off > size || length > size-off || seen[name] {
+			r.fail("expected each file once and in the %d bytes of %s, found %d bytes for %.100q at %d", size, data, length, name, off)
+		}
+		if seen[name] = true; r.ok() {
+			c.begins(segment+name, data, off, length)
 		}
 	}
-	if err := c.files(ctx, files, info); err != nil || compound != 1 {
-		return err
-	}
-	return c.packed(ctx, s.name)
 }
 
-// need reports whether a file is there that another file refers to.
-func (c *checker) need(name, by string) bool {
-	_, ok := c.Files[name]
-	if !ok && !c.used[name] {
-		c.fault(name, "missing, but "+by+" needs it")
-	}
-	c.used[name] = true
-	return ok
-}
-
-func (c *checker) files(ctx context.Context, names []string, by string) error {
+// needs reports whether the files are there that another file refers to, and checks how they begin.
+func (c *checker) needs(by string, names ...string) bool {
+	all := true
 	for _, name := range names {
-		if c.need(name, by) {
-			if err := c.begins(ctx, name, name, 0, c.Files[name]); err != nil {
-				return err
-			}
+		size, ok := c.files[name]
+		if all = all && ok; !ok {
+			c.fault(name, "missing, but "+by+" needs it")
+		} else if c.said.Unused[name] {
+			c.begins(name, name, 0, size)
 		}
+		delete(c.said.Unused, name)
 	}
-	return nil
+	return all
 }
 
 // begins checks the header of a file with size bytes at off of another one.
-func (c *checker) begins(ctx context.Context, name, in string, off, size int64) error {
+func (c *checker) begins(name, in string, off, size int64) {
 	want, known := headers[path.Ext(name)]
 	if !known {
-		return nil
+		return
 	}
-	b, err := c.Read(ctx, in, off, min(size, mostHeader))
-	if err != nil {
-		return unlessUnread(err)
-	}
-	r := &reader{b: b}
+	r := c.read(in, off, min(size, mostHeader))
 	if path.Ext(name) == ".del" {
-		r.int()
+		r.num(4)
 	}
-	codec, _ := r.header()
-	switch {
-	case r.err != "":
-		c.fault(name, r.err)
-	case !strings.HasSuffix(codec, want):
-		c.fault(name, fmt.Sprintf("expected a header of %s, found %.100q", want, codec))
+	if codec, _ := r.header(); !strings.HasSuffix(codec, want) {
+		r.fail("expected a header of %s, found %.100q", want, codec)
 	}
-	return nil
-}
-
-// packed checks the table of contents of a compound file.
-func (c *checker) packed(ctx context.Context, segment string) error {
-	data, table := segment+".cfs", segment+".cfe"
-	size, ok := c.Files[data]
-	if _, has := c.Files[table]; !ok || !has {
-		return nil
+	if r.bad != "" && !r.lost {
+		c.fault(name, r.bad)
 	}
-	r, err := c.whole(ctx, table)
-	if r == nil || err != nil {
-		return err
-	}
-	r.header()
-	seen := map[string]bool{}
-	for n := r.vint(); n > 0 && r.err == ""; n-- {
-		name, off, length := r.string(), r.long(), r.long()
-		switch {
-		case r.err != "":
-		case seen[name]:
-			r.fail("%.100q is there twice", name)
-		case off < 0 || length < 0 || off > size || length > size-off:
-			c.fault(data, fmt.Sprintf("%s has %d bytes for %.100q at %d, but the file has %d bytes", table, length, name, off, size))
-		default:
-			if err := c.begins(ctx, segment+name, data, off, length); err != nil {
-				return err
-			}
-		}
-		seen[name] = true
-	}
-	if r.end(); r.err != "" {
-		c.fault(table, r.err)
-	}
-	return nil
-}
-
-// whole reads a file. If it cannot be read, the reader is nil.
-func (c *checker) whole(ctx context.Context, name string) (*reader, error) {
-	size := c.Files[name]
-	if size > mostBytes {
-		c.fault(name, fmt.Sprintf("expected at most %d bytes, found %d", mostBytes, size))
-		return nil, nil
-	}
-	b, err := c.Read(ctx, name, 0, size)
-	if err != nil {
-		return nil, unlessUnread(err)
-	}
-	return &reader{b: b}, nil
-}
-
-func unlessUnread(err error) error {
-	if errors.Is(err, ErrUnread) {
-		return nil
-	}
-	return err
 }

@@ -7,20 +7,22 @@ import (
 
 // A reader reads the values of a file. After the first error, all values are empty.
 type reader struct {
-	b   []byte
-	off int
-	err string
+	b    []byte
+	off  int
+	bad  string
+	lost bool // there is nothing to be read
 }
 
+func (r *reader) ok() bool { return r.bad == "" && !r.lost }
+
 func (r *reader) fail(format string, args ...any) {
-	if r.err == "" {
-		r.err = fmt.Sprintf(format, args...)
+	if r.bad == "" {
+		r.bad = fmt.Sprintf(format, args...)
 	}
 }
 
-// take returns the next n bytes, or nil.
 func (r *reader) take(n int) []byte {
-	if r.err != "" || n > len(r.b)-r.off {
+	if !r.ok() || n > len(r.b)-r.off {
 		r.fail("offset %d: expected %d more bytes, found %d", r.off, n, len(r.b)-r.off)
 		return nil
 	}
@@ -28,72 +30,52 @@ func (r *reader) take(n int) []byte {
 	return r.b[r.off-n : r.off]
 }
 
-func (r *reader) byte() (v byte) {
-	if b := r.take(1); b != nil {
-		v = b[0]
+// num reads a number of n bytes, the highest first.
+func (r *reader) num(n int) (v int64) {
+	b := r.take(n)
+	for _, c := range b {
+		v = v<<8 | int64(c)
+	}
+	if n == 4 {
+		v = int64(int32(v))
 	}
 	return v
 }
 
-func (r *reader) int() (v int32) {
-	if b := r.take(4); b != nil {
-		v = int32(binary.BigEndian.Uint32(b))
-	}
-	return v
-}
-
-func (r *reader) long() (v int64) {
-	if b := r.take(8); b != nil {
-		v = int64(binary.BigEndian.Uint64(b))
-	}
-	return v
-}
-
-// vint reads a number that is not negative.
+// vint reads a number of 7 bits in each byte, the lowest first.
 func (r *reader) vint() int {
-	at, v := r.off, uint64(0)
-	for shift := 0; shift < 35; shift += 7 {
-		b := r.byte()
-		v |= uint64(b&0x7f) << shift
-		if b < 0x80 {
-			break
-		}
-	}
-	if v > 1<<31-1 {
-		r.fail("offset %d: expected a number of 31 bits", at)
+	v, n := binary.Uvarint(r.b[r.off:])
+	if n <= 0 || v > 1<<31-1 {
+		r.fail("offset %d: expected a number of at most 31 bits", r.off)
 		return 0
 	}
+	r.take(n)
 	return int(v)
 }
 
-func (r *reader) string() string { return string(r.take(r.vint())) }
+func (r *reader) text() string { return string(r.take(r.vint())) }
 
-// header reads what most files begin with: the name and the version of their format.
-func (r *reader) header() (name string, version int32) {
-	if at, m := r.off, r.int(); r.err == "" && m != magic {
-		r.fail("offset %d: expected %x, which begins a header, found %x", at, magic, uint32(m))
-	}
-	return r.string(), r.int()
-}
-
-func (r *reader) set() (all []string) {
-	for n := r.int(); n > 0 && r.err == ""; n-- {
-		all = append(all, r.string())
+// texts reads a list whose elements have so many texts.
+func (r *reader) texts(each int64) (all []string) {
+	for n := r.num(4) * each; n > 0 && r.ok(); n-- {
+		all = append(all, r.text())
 	}
 	return all
 }
 
-// skipPairs skips pairs of texts.
-func (r *reader) skipPairs() {
-	for n := r.int(); n > 0 && r.err == ""; n-- {
-		r.string()
-		r.string()
+// header reads what most files begin with: the name and the version of their format.
+func (r *reader) header() (name string, version int64) {
+	const magic = 0x3fd76c17
+	if m := r.num(4); m != magic {
+		r.fail("offset %d: expected %x, which begins a header, found %x", r.off-4, magic, uint32(m))
 	}
+	return r.text(), r.num(4)
 }
 
-// end fails unless all was read.
-func (r *reader) end() {
-	if r.off != len(r.b) {
-		r.fail("offset %d: expected the end, found %d more bytes", r.off, len(r.b)-r.off)
+// sum returns the checksum at the end.
+func (r *reader) sum() uint64 {
+	if len(r.b) < 8 {
+		return 0
 	}
+	return binary.BigEndian.Uint64(r.b[len(r.b)-8:])
 }

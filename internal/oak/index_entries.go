@@ -1,0 +1,449 @@
+package oak
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf16"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+)
+
+// A property index has a child :index with a child for each value. Below that, the path of each
+// node with the value is repeated, and its last node has the property match. A unique index has
+// the paths in the property entry of the value instead. A reference index has children :references
+// and :weakreferences like a property index; the values are UUIDs, and the last name of a path is
+// that of a property. For mounts there are other children, such as :MOUNT-index.
+const (
+	indexName      = "index"
+	referencesName = "references"
+	weakName       = "weakreferences"
+	matchName      = "match"
+	entryName      = "entry"
+)
+
+// definitionNames are the properties of a definition that matter here.
+var definitionNames = []string{"propertyNames", "declaringNodeTypes", "unique", "valuePattern", "valueIncludedPrefixes", "valueExcludedPrefixes",
+	"includedPaths", "excludedPaths", "async", "corrupt", "saveDirListing"}
+
+// indexEntries compare a property or reference index with the nodes.
+type indexEntries struct {
+	x       *CheckedIndex
+	own, t  *treeReader         // where the index is, and where the nodes are
+	root    []string            // the index has nodes at and below this one
+	stores  map[string][]spot   // by kind
+	has     map[string][]string // the definition
+	unique  bool
+	pattern bool            // which is not evaluated
+	types   map[string]bool // of nodes; nil means all
+	longest int64           // bytes of a value that are needed
+}
+
+// An indexGroup is the indexes that are compared with the same nodes.
+type indexGroup struct {
+	t    *treeReader
+	top  spot
+	all  []*indexEntries
+	lost int64 // nodes
+}
+
+type groupKey struct {
+	top  segment.RecordID
+	path string
+}
+
+// entries prepares the comparison of an index with the nodes.
+func (c *indexChecker) entries(ctx context.Context, x *CheckedIndex, names []string, top spot, has map[string][]string) error {
+	e := &indexEntries{x: x, own: c.t, t: c.t, has: has, stores: map[string][]spot{}, unique: one(has, "unique") == "true", pattern: one(has, "valuePattern") != ""}
+	for s, err := range c.t.children(ctx, top) {
+		if err != nil {
+			return err
+		}
+		for _, kind := range []string{indexName, referencesName, weakName} {
+			if name := path.Base(s.name); isHidden(s) && s.lost == nil && (name == ":"+kind || strings.HasSuffix(name, "-"+kind)) {
+				e.stores[kind] = append(e.stores[kind], s)
+			}
+		}
+	}
+	lane, why := laneOf(has["async"]), ""
+	switch above := len(names) - 2; {
+	case x.Reindex:
+		why = "Oak is going to rebuild it"
+	case len(has["corrupt"]) > 0:
+		why = "it is marked as corrupt"
+	case above < 0 || names[above] != path.Base(IndexesPath):
+		why = "Oak uses only definitions in " + path.Base(IndexesPath)
+	case x.Type == "property" && len(has["propertyNames"]) == 0:
+		why = "it has no propertyNames"
+	case x.Type == "property" && len(e.stores) == 0 && x.ReindexCount == 0:
+		why = "Oak has not built it yet"
+	case x.Type == "property" && len(e.stores) == 0:
+		x.add("lost", x.Path, "", "expected a child :%s with the entries, found none", indexName)
+		return nil
+	default:
+		e.root = names[:above]
+	}
+	if why == "" && lane != "" {
+		t, err := c.t.indexed(ctx, lane)
+		if err != nil {
+			return err
+		}
+		if e.t = t; t != nil {
+			x.note("compared with checkpoint %s, up to which lane %.100s has indexed", t.checkpoint, lane)
+		} else {
+			why = "there is no checkpoint of lane " + lane
+		}
+	}
+	if why == "" && e.pattern {
+		x.note("missing entries are not searched: it has a valuePattern")
+	}
+	if why != "" {
+		x.note("not compared: %.200s", why)
+		return nil
+	}
+	e.longest = 4 * mostKey
+	for _, prefix := range append(has["valueIncludedPrefixes"], has["valueExcludedPrefixes"]...) {
+		e.longest = max(e.longest, int64(len(prefix)+1))
+	}
+	at, err := e.t.findNode(ctx, nodePath(joinNames(e.root)))
+	if err == nil {
+		err = e.subtypes(ctx)
+	}
+	if err != nil {
+		x.note("not compared: %v", err)
+		return e.t.unlessDamage(err)
+	}
+	x.State = "sound"
+	key := groupKey{e.t.top, at.name}
+	c.groups[key] = cmp.Or(c.groups[key], &indexGroup{t: e.t, top: at})
+	c.groups[key].all = append(c.groups[key].all, e)
+	return nil
+}
+
+// laneOf returns the lane that updates an index. The other words say that it is updated earlier,
+// too.
+func laneOf(async []string) string {
+	i := slices.IndexFunc(async, func(s string) bool { return s != "nrt" && s != "sync" })
+	if i < 0 {
+		return ""
+	}
+	return async[i]
+}
+
+// indexed returns the checkpoint up to which a lane has indexed, or nil if there is none.
+func (t *treeReader) indexed(ctx context.Context, lane string) (*treeReader, error) {
+	n, missing, err := t.records.NodeAt(ctx, t.top, asyncName)
+	if err != nil || missing != "" {
+		return nil, err
+	}
+	name, err := textProperty(ctx, n, lane, mostWords)
+	if err != nil || name == "" {
+		return nil, err
+	}
+	param := map[string]string{revisionParam: t.shown.Revision.String(), checkpointParam: name}
+	at, err := newTree(ctx, t.repository, t.records, format.OpenOptions{Param: param}, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return at, err
+}
+
+// subtypes finds the types whose nodes are in the index: those of the definition, and theirs.
+func (e *indexEntries) subtypes(ctx context.Context) error {
+	declared, ok := e.has["declaringNodeTypes"]
+	if !ok {
+		return nil
+	}
+	e.types = map[string]bool{}
+	for _, name := range declared {
+		e.types[name] = true
+		n, missing, err := e.t.records.NodeAt(ctx, e.t.top, systemName, nodeTypesName, name)
+		if missing != "" {
+			continue
+		}
+		var has map[string][]string
+		if err == nil {
+			has, err = texts(ctx, n, func(name string) bool { return name == "rep:primarySubtypes" || name == "rep:mixinSubtypes" })
+		}
+		if err != nil {
+			return err
+		}
+		for _, sub := range slices.Concat(has["rep:primarySubtypes"], has["rep:mixinSubtypes"]) {
+			e.types[sub] = true
+		}
+	}
+	return nil
+}
+
+// compare finds a value for each entry, and an entry for each value of the nodes. What damage
+// hides in an index was found before.
+func (g *indexGroup) compare(ctx context.Context) error {
+	for _, e := range g.all {
+		for kind, stores := range e.stores {
+			for _, s := range stores {
+				if err := e.store(ctx, kind, s); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	nodes := exporter{t: g.t, above: map[segment.RecordID]bool{}, depth: -1, visible: true, tell: func(n told) error {
+		var err error
+		if n.lost == nil {
+			err = g.node(ctx, n)
+		}
+		if n.lost != nil || g.t.damage(err) != nil {
+			g.lost++
+		}
+		return g.t.unlessDamage(err)
+	}}
+	if err := nodes.node(ctx, g.top); err != nil {
+		return err
+	}
+	for _, e := range g.all {
+		if g.lost > 0 {
+			e.x.note("%d nodes cannot be read, and are not compared: 'holdall oak check' names them", g.lost)
+		}
+	}
+	return nil
+}
+
+// store compares the entries of one kind with the nodes.
+func (e *indexEntries) store(ctx context.Context, kind string, s spot) error {
+	entries := exporter{t: e.own, above: map[segment.RecordID]bool{}, depth: -1, tell: func(n told) error {
+		names, err := nodeNames(n.path)
+		if n.lost != nil || err != nil || len(names) == s.depth {
+			return nil
+		}
+		key, way := names[s.depth], names[s.depth+1:]
+		has, err := e.entry(ctx, n.id)
+		if err != nil {
+			return e.own.unlessDamage(err)
+		}
+		if one(has, matchName) == "true" && !e.lists(kind) {
+			return e.leads(ctx, kind, key, way)
+		}
+		if n := len(has[entryName]); n > 1 {
+			e.x.add("duplicate", e.x.Path, key, "expected one node with this value, found %d: %.1000q", n, has[entryName])
+		}
+		for _, to := range has[entryName] {
+			if err := e.leads(ctx, kind, key, strings.FieldsFunc(to, func(r rune) bool { return r == '/' })); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+	return entries.node(ctx, s)
+}
+
+// lists reports whether the values of an index have lists of paths.
+func (e *indexEntries) lists(kind string) bool { return e.unique && kind == indexName }
+
+func (e *indexEntries) entry(ctx context.Context, id segment.RecordID) (map[string][]string, error) {
+	n, err := e.own.records.Node(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return texts(ctx, n, func(name string) bool { return name == matchName || name == entryName })
+}
+
+// leads checks the node that an entry leads to.
+func (e *indexEntries) leads(ctx context.Context, kind, key string, way []string) error {
+	e.x.Entries++
+	at := joinNames(slices.Concat(e.root, way))
+	k := indexKey{kind: kind, key: key}
+	if kind != indexName && len(way) > 0 {
+		k.property, way = way[len(way)-1], way[:len(way)-1]
+	}
+	n, missing, err := e.t.records.NodeAt(ctx, e.t.top, slices.Concat(e.root, way)...)
+	var keys []indexKey
+	if err == nil && missing == "" {
+		keys, err = e.keys(ctx, n, way)
+	}
+	if err == nil && missing != "" {
+		e.x.add("stale", at, key, "the index has it, but there is no such node")
+	} else if err == nil && !slices.Contains(keys, k) {
+		e.x.add("stale", at, key, "the index has it, but it has no such value that is to be indexed")
+	}
+	return e.t.unlessDamage(err)
+}
+
+// node finds the entries of a node.
+func (g *indexGroup) node(ctx context.Context, t told) error {
+	n, err := g.t.records.Node(ctx, t.id)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, e := range g.all {
+		if e.pattern || !e.concerns(n.Template()) {
+			continue
+		}
+		if names == nil {
+			if names, err = nodeNames(t.path); err != nil {
+				return nil
+			}
+		}
+		keys, err := e.keys(ctx, n, names[len(e.root):])
+		if err != nil {
+			return err
+		}
+		for _, k := range keys {
+			way := names[len(e.root):]
+			if k.property != "" {
+				way = append(slices.Clip(way), k.property)
+			}
+			ok, err := e.finds(ctx, k, way)
+			if err == nil && !ok {
+				e.x.add("missing", joinNames(slices.Concat(e.root, way)), k.key, "the index does not have it")
+			}
+			if e.own.unlessDamage(err) != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// concerns reports, by the names of properties, whether an index may have a node.
+func (e *indexEntries) concerns(t *segment.Template) bool {
+	if e.x.Type == "reference" {
+		return slices.ContainsFunc(t.Properties, func(p segment.PropertyName) bool {
+			return p.Type == segment.Reference || p.Type == segment.WeakReference
+		})
+	}
+	return slices.ContainsFunc(e.has["propertyNames"], func(name string) bool {
+		_, ok := shapeOf(t, name)
+		return ok
+	})
+}
+
+// finds reports whether the index has an entry.
+func (e *indexEntries) finds(ctx context.Context, k indexKey, way []string) (bool, error) {
+	names := append([]string{k.key}, way...)
+	if e.lists(k.kind) {
+		names = names[:1]
+	}
+	for _, s := range e.stores[k.kind] {
+		id, missing, err := e.own.records.Down(ctx, s.id, names...)
+		var has map[string][]string
+		if err == nil && missing == "" {
+			has, err = e.entry(ctx, id)
+		}
+		if err != nil {
+			return false, err
+		}
+		if !e.lists(k.kind) && one(has, matchName) == "true" || e.lists(k.kind) && slices.Contains(has[entryName], "/"+strings.Join(way, "/")) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// An indexKey is a value of a node as an index has it.
+type indexKey struct {
+	kind, key string
+	property  string // in an index of references
+}
+
+// keys returns the keys of a node at a path below the root of the index.
+func (e *indexEntries) keys(ctx context.Context, n segment.Node, way []string) (keys []indexKey, err error) {
+	for p, err := range n.Properties(ctx) {
+		k := indexKey{kind: indexName}
+		switch {
+		case e.x.Type == "property":
+			if !slices.Contains(e.has["propertyNames"], p.Name) || p.Type == segment.Binary {
+				continue
+			}
+		case p.Type == segment.WeakReference:
+			k.kind, k.property = weakName, p.Name
+		case p.Type == segment.Reference && !(len(way) > 1 && way[0] == systemName && way[1] == "jcr:versionStorage"):
+			k.kind, k.property = referencesName, p.Name
+		default:
+			continue
+		}
+		if err == nil {
+			err = e.values(ctx, p, func(v string) {
+				if k.key = v; k.property == "" {
+					k.key = encodeKey(v)
+				}
+				if e.takes(v) && !slices.Contains(keys, k) {
+					keys = append(keys, k)
+				}
+			})
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if ok, err := e.ofType(ctx, n); err != nil || !ok || !e.included(way) {
+		return nil, err
+	}
+	return keys, nil
+}
+
+// values calls do with the beginnings of values.
+func (e *indexEntries) values(ctx context.Context, p segment.Property, do func(string)) error {
+	for v, err := range p.Values(ctx) {
+		if err != nil {
+			return err
+		}
+		b := make([]byte, min(v.Len(), e.longest))
+		if err := v.ReadAt(ctx, b, 0); err != nil {
+			return err
+		}
+		do(string(b))
+	}
+	return nil
+}
+
+// takes reports whether an index may have a value.
+func (e *indexEntries) takes(v string) bool {
+	begins := func(prefix string) bool { return strings.HasPrefix(v, prefix) }
+	include, some := e.has["valueIncludedPrefixes"]
+	if slices.ContainsFunc(include, begins) {
+		return true
+	}
+	excluded := slices.ContainsFunc(e.has["valueExcludedPrefixes"], func(prefix string) bool { return begins(prefix) || strings.HasPrefix(prefix, v) })
+	return !excluded && (!some || e.pattern)
+}
+
+// included reports whether an index has the nodes at a path.
+func (e *indexEntries) included(way []string) bool {
+	at := "/" + strings.Join(way, "/") + "/"
+	below := func(top string) bool { return strings.HasPrefix(at, strings.TrimSuffix(top, "/")+"/") }
+	include := e.has["includedPaths"]
+	return (len(include) == 0 || slices.ContainsFunc(include, below)) && !slices.ContainsFunc(e.has["excludedPaths"], below)
+}
+
+func (e *indexEntries) ofType(ctx context.Context, n segment.Node) (bool, error) {
+	if e.types == nil {
+		return true, nil
+	}
+	has, err := texts(ctx, n, func(name string) bool { return name == primaryTypeName || name == mixinTypesName })
+	return slices.ContainsFunc(slices.Concat(has[primaryTypeName], has[mixinTypesName]), func(name string) bool { return e.types[name] }), err
+}
+
+// mostKey is how many UTF-16 units of a value are in its key.
+const mostKey = 100
+
+// encodeKey returns the key of a value: its beginning in the encoding of forms of the web.
+func encodeKey(v string) string {
+	if v == "" {
+		return ":"
+	}
+	if units := utf16.Encode([]rune(v)); len(units) > mostKey {
+		half := ""
+		if units = units[:mostKey]; units[mostKey-1]&0xfc00 == 0xd800 {
+			units, half = units[:mostKey-1], "?" // as Java encodes the first half of a character
+		}
+		v = string(utf16.Decode(units)) + half
+	}
+	return strings.NewReplacer("%2A", "*", "~", "%7E").Replace(url.QueryEscape(v))
+}
