@@ -1,6 +1,7 @@
 package oak
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -161,9 +162,11 @@ func (c *indexChecker) blobs(ctx context.Context, x *CheckedIndex, top spot) err
 
 // lucene checks the hidden children of a definition that have files of Lucene.
 func (c *indexChecker) lucene(ctx context.Context, x *CheckedIndex, top spot, listed bool) error {
+	sizes := *c.t
+	sizes.datastore = cmp.Or(sizes.datastore, "any") // sizes are in the IDs of blobs
 	for s, err := range c.t.children(ctx, top) {
 		if err == nil && isHidden(s) {
-			d := luceneDir{indexChecker: c, x: x, path: shownPath(s.name), files: map[string]luceneFile{}}
+			d := luceneDir{indexChecker: c, x: x, path: shownPath(s.name), files: map[string]luceneFile{}, sizes: filesReader{&sizes}}
 			err = d.check(ctx, s, listed)
 		}
 		if c.t.unlessDamage(err) != nil {
@@ -179,6 +182,7 @@ type luceneDir struct {
 	x     *CheckedIndex
 	path  string
 	files map[string]luceneFile
+	sizes filesReader
 }
 
 type luceneFile struct {
@@ -255,7 +259,7 @@ func (d *luceneDir) read(ctx context.Context, at spot) (is bool, err error) {
 		n, err := d.t.node(ctx, s)
 		if err == nil && isLucene(n.Template()) {
 			is = true
-			f.size, f.blob, _, err = (&filesReader{d.t}).luceneSize(ctx, n)
+			f.size, f.blob, _, err = d.sizes.luceneSize(ctx, n)
 			if f.blob == 0 {
 				f.blob = f.size
 			}

@@ -221,19 +221,19 @@ func (e *indexEntries) store(ctx context.Context, kind string, s spot) error {
 		if n.lost != nil || err != nil || len(names) == s.depth {
 			return nil
 		}
-		key, way := names[s.depth], names[s.depth+1:]
+		k, way := indexKey{kind: kind, key: names[s.depth]}, names[s.depth+1:]
 		has, err := e.entry(ctx, n.id)
 		if err != nil {
 			return e.own.unlessDamage(err)
 		}
 		if one(has, matchName) == "true" && !e.lists(kind) {
-			return e.leads(ctx, kind, key, way)
+			return e.leads(ctx, k, way)
 		}
 		if n := len(has[entryName]); n > 1 {
-			e.x.add("duplicate", e.x.Path, key, "expected one node with this value, found %d: %.1000q", n, has[entryName])
+			e.x.add("duplicate", e.x.Path, k.key, "expected one node with this value, found %d: %.1000q", n, has[entryName])
 		}
 		for _, to := range has[entryName] {
-			if err := e.leads(ctx, kind, key, strings.FieldsFunc(to, func(r rune) bool { return r == '/' })); err != nil {
+			if err := e.leads(ctx, k, strings.FieldsFunc(to, func(r rune) bool { return r == '/' })); err != nil {
 				return err
 			}
 		}
@@ -254,74 +254,56 @@ func (e *indexEntries) entry(ctx context.Context, id segment.RecordID) (map[stri
 }
 
 // leads checks the node that an entry leads to.
-func (e *indexEntries) leads(ctx context.Context, kind, key string, way []string) error {
+func (e *indexEntries) leads(ctx context.Context, k indexKey, way []string) error {
 	e.x.Entries++
-	at := joinNames(slices.Concat(e.root, way))
-	k := indexKey{kind: kind, key: key}
-	if kind != indexName && len(way) > 0 {
+	at := slices.Concat(e.root, way)
+	if k.kind != indexName && len(way) > 0 {
 		k.property, way = way[len(way)-1], way[:len(way)-1]
 	}
 	n, missing, err := e.t.records.NodeAt(ctx, e.t.top, slices.Concat(e.root, way)...)
 	var keys []indexKey
 	if err == nil && missing == "" {
-		keys, err = e.keys(ctx, n, way)
+		keys, err = e.keys(ctx, n)
 	}
 	if err == nil && missing != "" {
-		e.x.add("stale", at, key, "the index has it, but there is no such node")
-	} else if err == nil && !slices.Contains(keys, k) {
-		e.x.add("stale", at, key, "the index has it, but it has no such value that is to be indexed")
+		e.x.add("stale", joinNames(at), k.key, "the index has it, but there is no such node")
+	} else if err == nil && !(slices.Contains(keys, k) && e.included(k, way)) {
+		e.x.add("stale", joinNames(at), k.key, "the index has it, but it has no such value that is to be indexed")
 	}
 	return e.t.unlessDamage(err)
 }
 
-// node finds the entries of a node.
+// node finds the entries of a node. It returns an error if that is not known for an index.
 func (g *indexGroup) node(ctx context.Context, t told) error {
-	n, err := g.t.records.Node(ctx, t.id)
-	if err != nil {
-		return err
+	n, lost := g.t.records.Node(ctx, t.id)
+	names, err := nodeNames(t.path)
+	if err != nil || lost != nil {
+		return lost
 	}
-	var names []string
 	for _, e := range g.all {
-		if e.pattern || !e.concerns(n.Template()) {
+		if e.pattern {
 			continue
 		}
-		if names == nil {
-			if names, err = nodeNames(t.path); err != nil {
-				return nil
-			}
-		}
-		keys, err := e.keys(ctx, n, names[len(e.root):])
-		if err != nil {
-			return err
-		}
+		keys, err := e.keys(ctx, n)
+		lost = cmp.Or(lost, err)
 		for _, k := range keys {
-			way := names[len(e.root):]
+			at := names
 			if k.property != "" {
-				way = append(slices.Clip(way), k.property)
+				at = append(slices.Clip(at), k.property)
 			}
-			ok, err := e.finds(ctx, k, way)
+			if !e.included(k, names[len(e.root):]) {
+				continue
+			}
+			ok, err := e.finds(ctx, k, at[len(e.root):])
 			if err == nil && !ok {
-				e.x.add("missing", joinNames(slices.Concat(e.root, way)), k.key, "the index does not have it")
+				e.x.add("missing", joinNames(at), k.key, "the index does not have it")
 			}
 			if e.own.unlessDamage(err) != nil {
 				return err
 			}
 		}
 	}
-	return nil
-}
-
-// concerns reports, by the names of properties, whether an index may have a node.
-func (e *indexEntries) concerns(t *segment.Template) bool {
-	if e.x.Type == "reference" {
-		return slices.ContainsFunc(t.Properties, func(p segment.PropertyName) bool {
-			return p.Type == segment.Reference || p.Type == segment.WeakReference
-		})
-	}
-	return slices.ContainsFunc(e.has["propertyNames"], func(name string) bool {
-		_, ok := shapeOf(t, name)
-		return ok
-	})
+	return lost
 }
 
 // finds reports whether the index has an entry.
@@ -352,55 +334,53 @@ type indexKey struct {
 	property  string // in an index of references
 }
 
-// keys returns the keys of a node at a path below the root of the index.
-func (e *indexEntries) keys(ctx context.Context, n segment.Node, way []string) (keys []indexKey, err error) {
-	for p, err := range n.Properties(ctx) {
-		k := indexKey{kind: indexName}
-		switch {
-		case e.x.Type == "property":
-			if !slices.Contains(e.has["propertyNames"], p.Name) || p.Type == segment.Binary {
-				continue
+// keys returns the keys of a node.
+func (e *indexEntries) keys(ctx context.Context, n segment.Node) (keys []indexKey, err error) {
+	names := e.has["propertyNames"]
+	if e.x.Type == "reference" {
+		names = nil
+		for _, p := range n.Template().Properties {
+			if (p.Type == segment.Reference || p.Type == segment.WeakReference) && !strings.HasPrefix(p.Name, ":") {
+				names = append(names, p.Name)
 			}
-		case p.Type == segment.WeakReference:
-			k.kind, k.property = weakName, p.Name
-		case p.Type == segment.Reference && !(len(way) > 1 && way[0] == systemName && way[1] == "jcr:versionStorage"):
-			k.kind, k.property = referencesName, p.Name
-		default:
-			continue
 		}
-		if err == nil {
-			err = e.values(ctx, p, func(v string) {
-				if k.key = v; k.property == "" {
-					k.key = encodeKey(v)
-				}
-				if e.takes(v) && !slices.Contains(keys, k) {
-					keys = append(keys, k)
-				}
-			})
-		}
+	}
+	for _, name := range names {
+		p, ok, err := n.Property(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-	}
-	if ok, err := e.ofType(ctx, n); err != nil || !ok || !e.included(way) {
-		return nil, err
-	}
-	return keys, nil
-}
-
-// values calls do with the beginnings of values.
-func (e *indexEntries) values(ctx context.Context, p segment.Property, do func(string)) error {
-	for v, err := range p.Values(ctx) {
-		if err != nil {
-			return err
+		if !ok || p.Type == segment.Binary {
+			continue
 		}
-		b := make([]byte, min(v.Len(), e.longest))
-		if err := v.ReadAt(ctx, b, 0); err != nil {
-			return err
+		for v, err := range p.Values(ctx) {
+			if err != nil {
+				return nil, err
+			}
+			b := make([]byte, min(v.Len(), e.longest))
+			if err := v.ReadAt(ctx, b, 0); err != nil {
+				return nil, err
+			}
+			k := indexKey{kind: indexName, key: encodeKey(string(b))}
+			if e.x.Type == "reference" {
+				k = indexKey{referencesName, string(b), name}
+			}
+			if p.Type == segment.WeakReference && e.x.Type == "reference" {
+				k.kind = weakName
+			}
+			if e.takes(string(b)) && !slices.Contains(keys, k) {
+				keys = append(keys, k)
+			}
 		}
-		do(string(b))
 	}
-	return nil
+	if len(keys) == 0 || e.types == nil {
+		return keys, nil
+	}
+	has, err := texts(ctx, n, func(name string) bool { return name == primaryTypeName || name == mixinTypesName })
+	if !slices.ContainsFunc(slices.Concat(has[primaryTypeName], has[mixinTypesName]), func(name string) bool { return e.types[name] }) {
+		keys = nil
+	}
+	return keys, err
 }
 
 // takes reports whether an index may have a value.
@@ -414,20 +394,13 @@ func (e *indexEntries) takes(v string) bool {
 	return !excluded && (!some || e.pattern)
 }
 
-// included reports whether an index has the nodes at a path.
-func (e *indexEntries) included(way []string) bool {
+// included reports whether an index has the nodes at a path below its root.
+func (e *indexEntries) included(k indexKey, way []string) bool {
 	at := "/" + strings.Join(way, "/") + "/"
 	below := func(top string) bool { return strings.HasPrefix(at, strings.TrimSuffix(top, "/")+"/") }
 	include := e.has["includedPaths"]
-	return (len(include) == 0 || slices.ContainsFunc(include, below)) && !slices.ContainsFunc(e.has["excludedPaths"], below)
-}
-
-func (e *indexEntries) ofType(ctx context.Context, n segment.Node) (bool, error) {
-	if e.types == nil {
-		return true, nil
-	}
-	has, err := texts(ctx, n, func(name string) bool { return name == primaryTypeName || name == mixinTypesName })
-	return slices.ContainsFunc(slices.Concat(has[primaryTypeName], has[mixinTypesName]), func(name string) bool { return e.types[name] }), err
+	return (len(include) == 0 || slices.ContainsFunc(include, below)) && !slices.ContainsFunc(e.has["excludedPaths"], below) &&
+		!(k.kind == referencesName && below("/jcr:system/jcr:versionStorage"))
 }
 
 // mostKey is how many UTF-16 units of a value are in its key.
