@@ -157,7 +157,7 @@ func (a *app) printCheckedIndex(address string, x *oak.CheckedIndex) {
 	}
 	a.printMore(x.Found)
 	a.notes(x.Notes)
-	if x.Found > 0 && !x.Reindex {
+	if x.Found > 0 && !x.Reindex && x.Type != "" {
 		fmt.Fprintf(a.out, "to let Oak rebuild it: holdall oak set --type Boolean %s %s reindex true\n", address, printable(x.Path))
 	}
 }

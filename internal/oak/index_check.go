@@ -8,8 +8,10 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/lucene"
@@ -67,6 +69,9 @@ func (t *Tree) CheckIndexes(ctx context.Context, name string, d Datastore) iter.
 		c := &indexChecker{t: t.t, store: d, trees: t.t.trees(true, 0), groups: map[groupKey]*indexGroup{}}
 		var all []*CheckedIndex
 		for q, err := range t.Indexes(ctx, name) {
+			if err == nil && slices.ContainsFunc(all, func(x *CheckedIndex) bool { return strings.HasPrefix(q.Path, x.Path+"/") }) {
+				continue // a lost node of an index
+			}
 			x := &CheckedIndex{QueryIndex: q, State: "readable", Findings: []IndexFinding{}}
 			if err == nil {
 				err = c.index(ctx, x)
@@ -112,17 +117,9 @@ func (c *indexChecker) index(ctx context.Context, x *CheckedIndex) error {
 	if err != nil {
 		return err
 	}
-	top, err := c.t.findNode(ctx, nodePath(x.Path))
+	top, has, err := c.t.definition(ctx, x.Path)
 	if err == nil {
 		err = c.blobs(ctx, x, top)
-	}
-	var n segment.Node
-	if err == nil {
-		n, err = c.t.node(ctx, top)
-	}
-	var has map[string][]string
-	if err == nil {
-		has, err = texts(ctx, n, func(name string) bool { return slices.Contains(definitionNames, name) })
 	}
 	if err != nil {
 		return c.t.unlessDamage(err)
@@ -191,10 +188,7 @@ type luceneFile struct {
 	blob int64 // content bytes in each part except the last
 }
 
-const (
-	mostLuceneFiles = 100_000
-	dirListing      = "dirListing"
-)
+const dirListing = "dirListing"
 
 // add reports a file, unless it is known what is wrong with it.
 func (d *luceneDir) add(name, problem string, args ...any) {
@@ -207,71 +201,61 @@ func (d *luceneDir) add(name, problem string, args ...any) {
 // check checks the files. If the node has a list of their names, Oak does not see others.
 func (d *luceneDir) check(ctx context.Context, at spot, listed bool) error {
 	n, err := d.t.node(ctx, at)
+	var has map[string][]string
+	if err == nil {
+		has, err = texts(ctx, n, func(name string) bool { return name == dirListing && listed })
+	}
 	if err != nil {
 		return err
 	}
-	if is, err := d.read(ctx, at); err != nil || !is {
-		return err
+	is := false
+	for s, err := range d.t.children(ctx, at) {
+		if s.lost != nil {
+			continue // it was found before
+		}
+		f := luceneFile{id: s.id}
+		if err == nil {
+			n, err = d.t.node(ctx, s)
+		}
+		if err == nil && isLucene(n.Template()) {
+			is = true
+			f.size, f.blob, _, err = d.sizes.luceneSize(ctx, n)
+			f.blob = cmp.Or(f.blob, f.size)
+		}
+		if c := d.t.damage(err); c != nil {
+			d.add(path.Base(s.name), "%s", c.Message)
+		} else if err != nil {
+			return err
+		}
+		d.files[path.Base(s.name)] = f
 	}
-	has, err := texts(ctx, n, func(name string) bool { return name == dirListing && listed })
-	if err != nil {
-		return err
+	if !is {
+		return nil
 	}
-	in := lucene.Dir{Files: map[string]int64{}, Read: d.readAt}
-	for name, f := range d.files {
-		in.Files[name] = f.size
+	names, ok := has[dirListing]
+	if !ok {
+		names = slices.Collect(maps.Keys(d.files))
 	}
-	if has[dirListing] != nil {
-		clear(in.Files)
-		for _, name := range has[dirListing] {
-			if f, ok := d.files[name]; ok {
-				in.Files[name] = f.size
-			} else {
-				d.add(name, "missing, but %s names it", dirListing)
-			}
+	seen := map[string]int64{}
+	for _, name := range names {
+		if f, ok := d.files[name]; ok {
+			seen[name] = f.size
+		} else {
+			d.add(name, "missing, but %s names it", dirListing)
 		}
 	}
-	said, err := lucene.Check(ctx, in, func(name, what string) {
-		if _, ok := d.files[name]; ok && in.Files[name] == 0 && has[dirListing] != nil && !slices.Contains(has[dirListing], name) {
+	said, err := lucene.Check(ctx, lucene.Dir{Files: seen, Read: d.readAt}, func(name, what string) {
+		if _, ok := seen[name]; !ok && d.files[name].size > 0 {
 			what = "Oak does not see it: " + dirListing + " does not name it"
 		}
 		d.add(name, "%s", what)
 	})
-	if unused := len(said.Unused) + len(d.files) - len(in.Files); unused > 0 && err == nil {
+	if unused := len(said.Unused) + len(d.files) - len(seen); unused > 0 {
 		d.x.note("%s: nothing refers to %d of %d files", d.path, unused, len(d.files))
 	}
 	d.x.State = "sound"
 	d.x.Documents += said.Docs
 	return err
-}
-
-// read lists the files. It reports whether the node has any.
-func (d *luceneDir) read(ctx context.Context, at spot) (is bool, err error) {
-	for s, err := range d.t.children(ctx, at) {
-		if err != nil {
-			return false, err
-		}
-		if len(d.files) == mostLuceneFiles {
-			d.add("", "expected at most %d files, found more", mostLuceneFiles)
-			return false, nil
-		}
-		name, f := path.Base(s.name), luceneFile{id: s.id}
-		n, err := d.t.node(ctx, s)
-		if err == nil && isLucene(n.Template()) {
-			is = true
-			f.size, f.blob, _, err = d.sizes.luceneSize(ctx, n)
-			if f.blob == 0 {
-				f.blob = f.size
-			}
-		}
-		if c := d.t.damage(err); c != nil {
-			d.add(name, "%s", c.Message)
-		} else if err != nil {
-			return false, err
-		}
-		d.files[name] = f
-	}
-	return is, nil
 }
 
 // readAt reads a part of a file for package lucene.

@@ -28,10 +28,6 @@ const (
 	entryName      = "entry"
 )
 
-// definitionNames are the properties of a definition that matter here.
-var definitionNames = []string{"propertyNames", "declaringNodeTypes", "unique", "valuePattern", "valueIncludedPrefixes", "valueExcludedPrefixes",
-	"includedPaths", "excludedPaths", "async", "corrupt", "saveDirListing"}
-
 // indexEntries compare a property or reference index with the nodes.
 type indexEntries struct {
 	x       *CheckedIndex
@@ -71,7 +67,7 @@ func (c *indexChecker) entries(ctx context.Context, x *CheckedIndex, names []str
 			}
 		}
 	}
-	lane, why := laneOf(has["async"]), ""
+	why := ""
 	switch above := len(names) - 2; {
 	case x.Reindex:
 		why = "Oak is going to rebuild it"
@@ -89,15 +85,15 @@ func (c *indexChecker) entries(ctx context.Context, x *CheckedIndex, names []str
 	default:
 		e.root = names[:above]
 	}
-	if why == "" && lane != "" {
-		t, err := c.t.indexed(ctx, lane)
+	if why == "" && x.Async != "" {
+		t, err := c.t.indexed(ctx, x.Async)
 		if err != nil {
 			return err
 		}
 		if e.t = t; t != nil {
-			x.note("compared with checkpoint %s, up to which lane %.100s has indexed", t.checkpoint, lane)
+			x.note("compared with checkpoint %s, up to which lane %.100s has indexed", t.checkpoint, x.Async)
 		} else {
-			why = "there is no checkpoint of lane " + lane
+			why = "there is no checkpoint of lane " + x.Async
 		}
 	}
 	if why == "" && e.pattern {
@@ -124,16 +120,6 @@ func (c *indexChecker) entries(ctx context.Context, x *CheckedIndex, names []str
 	c.groups[key] = cmp.Or(c.groups[key], &indexGroup{t: e.t, top: at})
 	c.groups[key].all = append(c.groups[key].all, e)
 	return nil
-}
-
-// laneOf returns the lane that updates an index. The other words say that it is updated earlier,
-// too.
-func laneOf(async []string) string {
-	i := slices.IndexFunc(async, func(s string) bool { return s != "nrt" && s != "sync" })
-	if i < 0 {
-		return ""
-	}
-	return async[i]
 }
 
 // indexed returns the checkpoint up to which a lane has indexed, or nil if there is none.
