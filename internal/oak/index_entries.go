@@ -252,9 +252,9 @@ func (e *indexEntries) leads(ctx context.Context, k indexKey, way []string) erro
 		keys, err = e.keys(ctx, n)
 	}
 	if err == nil && missing != "" {
-		e.x.add("stale", joinNames(at), k.key, "the index has it, but there is no such node")
+		e.x.add("stale", joinNames(at), k.key, "an entry leads to it, but there is no such node")
 	} else if err == nil && !(slices.Contains(keys, k) && e.included(k, way)) {
-		e.x.add("stale", joinNames(at), k.key, "the index has it, but it has no such value that is to be indexed")
+		e.x.add("stale", joinNames(at), k.key, "an entry leads to it, but it has no such value, or is not to be indexed")
 	}
 	return e.t.unlessDamage(err)
 }
@@ -282,7 +282,7 @@ func (g *indexGroup) node(ctx context.Context, t told) error {
 			}
 			ok, err := e.finds(ctx, k, at[len(e.root):])
 			if err == nil && !ok {
-				e.x.add("missing", joinNames(at), k.key, "the index does not have it")
+				e.x.add("missing", joinNames(at), k.key, "the index has no entry for this value")
 			}
 			if e.own.unlessDamage(err) != nil {
 				return err
