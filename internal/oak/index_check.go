@@ -244,17 +244,17 @@ func (d *luceneDir) check(ctx context.Context, at spot, listed bool) error {
 			d.add(name, "missing, but %s names it", dirListing)
 		}
 	}
-	said, err := lucene.Check(ctx, lucene.Dir{Files: seen, Read: d.readAt}, func(name, what string) {
+	docs, unused, err := lucene.Check(ctx, lucene.Dir{Files: seen, Read: d.readAt}, func(name, what string) {
 		if _, ok := seen[name]; !ok && d.files[name].size > 0 {
 			what = "Oak does not see it: " + dirListing + " does not name it"
 		}
 		d.add(name, "%s", what)
 	})
-	if unused := len(said.Unused) + len(d.files) - len(seen); unused > 0 {
-		d.x.note("%s: nothing refers to %d of %d files", d.path, unused, len(d.files))
+	if n := len(unused) + len(d.files) - len(seen); n > 0 {
+		d.x.note("%s: nothing refers to %d of %d files", d.path, n, len(d.files))
 	}
 	d.x.State = "sound"
-	d.x.Documents += said.Docs
+	d.x.Documents += docs
 	return err
 }
 

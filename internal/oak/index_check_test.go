@@ -187,6 +187,7 @@ func TestPropertyIndexesAreComparedWithTheNodes(t *testing.T) {
 		{name: "both", store: only("x c/one", "x c/one/below"), props: []segment.NewProperty{strs("valueIncludedPrefixes", "x"), strs("valueExcludedPrefixes", "xx")}},
 		{name: "no prefix", store: only("x c/one"), props: []segment.NewProperty{strs("valueIncludedPrefixes")}, want: []string{"stale /c/one x"}},
 		{name: "pattern", store: only("x c/one", "q c/one"), props: []segment.NewProperty{single("valuePattern", segment.String, text("x+"))}, want: []string{"stale /c/one q"}, note: "valuePattern"},
+		{name: "ok pattern", store: only("x c/one"), props: []segment.NewProperty{single("valuePattern", segment.String, text("x+"))}, note: "valuePattern"},
 		{name: "unique", store: lists(), props: []segment.NewProperty{on("unique")}, want: []string{"duplicate /oak:index/unique x"}},
 		{name: "doubled", store: lists("y c/gone"), props: []segment.NewProperty{on("unique")}, want: []string{"duplicate /oak:index/doubled x", "duplicate /oak:index/doubled y", "stale /c/gone y"}},
 		{name: "mirrored", store: all, props: []segment.NewProperty{on("unique")}, want: []string{"missing /c/empty :", "missing /c/long " + strings.Repeat("l", mostKey), "missing /c/number -7", "missing /c/odd a+b*%7E%2F%C3%BC%25", "missing /c/one x", "missing /c/one/below x", "missing /c/one/below y"}},
@@ -239,6 +240,20 @@ func TestIndexesBelowANodeHaveWhatIsBelowIt(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 	if x := got["/site/oak:index/fresh"]; x.State != "readable" || !strings.Contains(x.Notes[0], "not built it yet") {
+		t.Errorf("%+v", x)
+	}
+}
+
+// A lane may not have reached the node that a definition belongs to.
+func TestANodeThatTheLaneHasNotSeenIsNotCompared(t *testing.T) {
+	st := madeSuper(t, func(m maker) []segment.Child {
+		own := m.definition("own", m.mirror(":index"), strs("async", "async"))
+		now := m.node(nil, segment.Child{Name: "site", Node: m.node(nil, segment.Child{Name: "oak:index", Node: m.node(nil, own)})},
+			segment.Child{Name: asyncName, Node: m.node([]segment.NewProperty{single("async", segment.String, text("cp"))})})
+		cp := m.node(nil, segment.Child{Name: rootName, Node: m.node(nil)})
+		return []segment.Child{{Name: rootName, Node: now}, {Name: checkpointsName, Node: m.node(nil, segment.Child{Name: "cp", Node: cp})}}
+	})
+	if x := checked(t, st, Datastore{}, nil)["/site/oak:index/own"]; x.State != "readable" || !strings.Contains(strings.Join(x.Notes, "; "), "not compared: lookup /site") {
 		t.Errorf("%+v", x)
 	}
 }
@@ -335,7 +350,7 @@ func TestDamageIsNotADifference(t *testing.T) {
 			want = append([]string{"lost /oak:index/p/:index/x"}, want...)
 		}
 		x.finds(t, want...)
-		if note := strings.Join(x.Notes, ""); strings.Contains(note, "1 nodes cannot be read") != (lose != "index") {
+		if note := strings.Join(x.Notes, "; "); strings.Contains(note, "1 nodes cannot be read") != (lose != "index") {
 			t.Errorf("%s: %q", lose, note)
 		}
 	}
@@ -442,7 +457,7 @@ func TestFilesOfLuceneAreChecked(t *testing.T) {
 		"nothing": {func(m maker) []segment.Child { return []segment.Child{{Name: ":status", Node: m.node(nil)}} }, nil, ""},
 		"headless": {func(m maker) []segment.Child {
 			return []segment.Child{m.luceneDir(":data", without(compound, "segments_3"))}
-		}, []string{"file /oak:index/headless/:data"}, "nothing refers to"},
+		}, []string{"file /oak:index/headless/:data"}, ""},
 	}
 	st := madeStore(t, func(m maker) segment.RecordID {
 		var definitions []segment.Child

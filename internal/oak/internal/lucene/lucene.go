@@ -8,10 +8,11 @@
 package lucene
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"hash/crc32"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -22,13 +23,6 @@ type Dir struct {
 	// Read returns n bytes of a file from off, which are within it. It returns nil if they cannot
 	// be read, and it has reported that.
 	Read func(ctx context.Context, name string, off, n int64) ([]byte, error)
-}
-
-// A Commit is the newest commit of an index.
-type Commit struct {
-	Name   string          // of its file, or empty
-	Docs   int64           // without the deleted ones
-	Unused map[string]bool // files that it does not need
 }
 
 const (
@@ -46,16 +40,19 @@ var headers = map[string]string{
 }
 
 type checker struct {
-	files map[string]int64
-	read  func(name string, off, n int64) *reader
-	fault func(file, what string)
-	said  Commit
+	files  map[string]int64
+	read   func(name string, off, n int64) *reader
+	fault  func(file, what string)
+	newest string // commit
+	unused map[string]bool
+	docs   int64
 }
 
-// Check checks the newest commit. It calls fault with each file that is wrong, and returns only
-// errors of Read.
-func Check(ctx context.Context, d Dir, fault func(file, what string)) (_ Commit, err error) {
-	c := checker{files: d.Files, fault: fault, said: Commit{Unused: map[string]bool{}}}
+// Check checks the newest commit. It calls fault with each file that is wrong, and returns how many
+// documents are not deleted and which files the commit does not need. It returns only errors of
+// Read.
+func Check(ctx context.Context, d Dir, fault func(file, what string)) (docs int64, unused map[string]bool, err error) {
+	c := checker{files: d.Files, fault: fault, unused: map[string]bool{}}
 	c.read = func(name string, off, n int64) *reader {
 		r := &reader{}
 		if err == nil {
@@ -64,31 +61,31 @@ func Check(ctx context.Context, d Dir, fault func(file, what string)) (_ Commit,
 		r.lost = r.b == nil && n > 0
 		return r
 	}
-	newest := int64(-1)
+	newest := int64(0)
 	for name := range d.Files {
-		c.said.Unused[name] = true
+		c.unused[name] = true
 		if gen, ok := generation(name); ok && gen > newest {
-			newest, c.said.Name = gen, name
+			newest, c.newest = gen, name
 		}
 	}
-	if newest < 0 {
+	if newest == 0 {
 		fault("", "no file segments_N: nothing shows which files belong to the index")
-		return c.said, nil
+		return 0, nil, nil
 	}
-	delete(c.said.Unused, segmentsGen)
-	delete(c.said.Unused, c.said.Name)
-	c.whole(c.said.Name, c.commit)
+	delete(c.unused, segmentsGen)
+	delete(c.unused, c.newest)
+	c.whole(c.newest, c.commit)
 	if _, ok := d.Files[segmentsGen]; ok {
 		c.whole(segmentsGen, func(r *reader) {
 			format, first, second := r.num(4), r.num(8), r.num(8)
 			if format != -2 {
 				r.fail("expected format -2, found %d", format)
 			} else if first == second && first > newest {
-				r.fail("it names segments_%s, but the newest commit is %s", strconv.FormatInt(first, 36), c.said.Name)
+				r.fail("it names segments_%s, but the newest commit is %s", strconv.FormatInt(first, 36), c.newest)
 			}
 		})
 	}
-	return c.said, err
+	return c.docs, c.unused, err
 }
 
 // generation returns the number of a commit.
@@ -121,7 +118,7 @@ func (c *checker) commit(r *reader) {
 		r.fail("expected a header of segments, found %q", codec)
 	case version < 0 || version > commit46:
 		r.fail("expected at most version %d, which Oak can read, found %d", commit46, version)
-	case uint64(crc32.ChecksumIEEE(r.b[:max(len(r.b)-8, 0)])) != r.sum():
+	case !bytes.HasSuffix(r.b, binary.BigEndian.AppendUint64(nil, uint64(crc32.ChecksumIEEE(r.b[:max(len(r.b)-8, 0)])))):
 		r.fail("its checksum does not match")
 	}
 	r.num(8 + 4) // version and counter
@@ -138,13 +135,13 @@ func (c *checker) commit(r *reader) {
 				files = append(files, r.texts(1)...)
 			}
 		}
-		if info := name + ".si"; r.ok() && c.needs(c.said.Name, append(files, info)...) {
+		if info := name + ".si"; r.ok() && c.needs(c.newest, append(files, info)...) {
 			c.whole(info, func(r *reader) { c.segment(r, name, deleted) })
 		}
 	}
 	r.texts(2) // what the writer added
 	if r.num(8); !r.ok() {
-		clear(c.said.Unused) // it is not known what the commit needs
+		clear(c.unused) // it is not known what the commit needs
 	}
 }
 
@@ -162,18 +159,11 @@ func (c *checker) segment(r *reader, name string, deleted int64) {
 	case !r.ok():
 		return
 	case docs < 0 || deleted < 0 || deleted > docs:
-		r.fail("it has %d documents, of which %s says that %d are deleted", docs, c.said.Name, deleted)
+		r.fail("it has %d documents, of which %s says that %d are deleted", docs, c.newest, deleted)
 	}
-	c.said.Docs += docs - deleted
-	data, table := name+".cfs", name+".cfe"
-	if compound && !slices.Contains(files, data) {
-		files = append(files, data)
-	}
-	if compound && !slices.Contains(files, table) {
-		files = append(files, table)
-	}
-	if c.needs(name+".si", files...) && compound {
-		c.whole(table, func(r *reader) { c.packed(r, name, data) })
+	c.docs += docs - deleted
+	if c.needs(name+".si", files...) && compound && c.needs(name+".si", name+".cfs", name+".cfe") {
+		c.whole(name+".cfe", func(r *reader) { c.packed(r, name, name+".cfs") })
 	}
 }
 
@@ -200,10 +190,10 @@ func (c *checker) needs(by string, names ...string) bool {
 		size, ok := c.files[name]
 		if all = all && ok; !ok {
 			c.fault(name, "missing, but "+by+" needs it")
-		} else if c.said.Unused[name] {
+		} else if c.unused[name] {
 			c.begins(name, name, 0, size)
 		}
-		delete(c.said.Unused, name)
+		delete(c.unused, name)
 	}
 	return all
 }

@@ -71,11 +71,3 @@ func (r *reader) header() (name string, version int64) {
 	}
 	return r.text(), r.num(4)
 }
-
-// sum returns the checksum at the end.
-func (r *reader) sum() uint64 {
-	if len(r.b) < 8 {
-		return 0
-	}
-	return binary.BigEndian.Uint64(r.b[len(r.b)-8:])
-}
