@@ -55,7 +55,7 @@ type indexChecker struct {
 	t      *treeReader
 	store  Datastore
 	trees  trees
-	groups map[groupKey]*indexGroup
+	groups map[groupKey][]*indexEntries
 }
 
 // CheckIndexes checks the indexes whose definitions are at and below a path: that everything can
@@ -66,10 +66,10 @@ func (t *Tree) CheckIndexes(ctx context.Context, name string, d Datastore) iter.
 		if t.t.top == t.t.super {
 			return fmt.Errorf("oak: expected the tree or a checkpoint, found the super root: %w", fs.ErrInvalid)
 		}
-		c := &indexChecker{t: t.t, store: d, trees: t.t.trees(true, 0), groups: map[groupKey]*indexGroup{}}
+		c := &indexChecker{t: t.t, store: d, trees: t.t.trees(true, 0), groups: map[groupKey][]*indexEntries{}}
 		var all []*CheckedIndex
 		for q, err := range t.Indexes(ctx, name) {
-			if err == nil && slices.ContainsFunc(all, func(x *CheckedIndex) bool { return strings.HasPrefix(q.Path, x.Path+"/") }) {
+			if q.Problem != "" && slices.ContainsFunc(all, func(x *CheckedIndex) bool { return strings.HasPrefix(q.Path, x.Path+"/") }) {
 				continue // a lost node of an index
 			}
 			x := &CheckedIndex{QueryIndex: q, State: "readable", Findings: []IndexFinding{}}
@@ -82,7 +82,7 @@ func (t *Tree) CheckIndexes(ctx context.Context, name string, d Datastore) iter.
 			all = append(all, x)
 		}
 		for _, g := range c.groups {
-			if err := g.compare(ctx); err != nil {
+			if err := compareIndexes(ctx, g); err != nil {
 				return err
 			}
 		}

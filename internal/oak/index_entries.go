@@ -43,16 +43,9 @@ type indexEntries struct {
 	longest int64           // bytes of a value that are needed
 }
 
-// An indexGroup is the indexes that are compared with the same nodes.
-type indexGroup struct {
-	t    *treeReader
-	top  spot
-	all  []*indexEntries
-	lost int64 // nodes
-}
-
+// A groupKey is the node below which several indexes have nodes.
 type groupKey struct {
-	top  segment.RecordID
+	top  segment.RecordID // of the tree
 	path string
 }
 
@@ -122,8 +115,7 @@ func (c *indexChecker) entries(ctx context.Context, x *CheckedIndex, names []str
 		x.note("missing entries are not searched: it has a valuePattern")
 	}
 	key := groupKey{e.t.top, at.name}
-	c.groups[key] = cmp.Or(c.groups[key], &indexGroup{t: e.t, top: at})
-	c.groups[key].all = append(c.groups[key].all, e)
+	c.groups[key] = append(c.groups[key], e)
 	return nil
 }
 
@@ -172,10 +164,10 @@ func (e *indexEntries) subtypes(ctx context.Context) error {
 	return nil
 }
 
-// compare finds a value for each entry, and an entry for each value of the nodes. What damage
-// hides in an index was found before.
-func (g *indexGroup) compare(ctx context.Context) error {
-	for _, e := range g.all {
+// compareIndexes finds a value for each entry, and an entry for each value of the nodes. What
+// damage hides in an index was found before.
+func compareIndexes(ctx context.Context, all []*indexEntries) error {
+	for _, e := range all {
 		for _, kind := range kinds {
 			for _, s := range e.stores[kind] {
 				if err := e.store(ctx, kind, s); err != nil {
@@ -184,26 +176,28 @@ func (g *indexGroup) compare(ctx context.Context) error {
 			}
 		}
 	}
-	nodes := exporter{t: g.t, above: map[segment.RecordID]bool{}, depth: -1, visible: true, tell: func(n told) error {
-		var err error
-		if n.lost == nil {
-			err = g.node(ctx, n)
-		}
-		if n.lost != nil || g.t.damage(err) != nil {
-			g.lost++
-		}
-		return g.t.unlessDamage(err)
-	}}
-	if err := nodes.node(ctx, g.top); err != nil {
+	t, lost := all[0].t, 0
+	top, err := t.findNode(ctx, nodePath(joinNames(all[0].root)))
+	if err != nil {
 		return err
 	}
-	for _, e := range g.all {
-		if g.lost > 0 {
+	nodes := exporter{t: t, above: map[segment.RecordID]bool{}, depth: -1, visible: true, tell: func(n told) (err error) {
+		if n.lost == nil {
+			err = compareNode(ctx, all, n)
+		}
+		if n.lost != nil || t.damage(err) != nil {
+			lost++
+		}
+		return t.unlessDamage(err)
+	}}
+	err = nodes.node(ctx, top)
+	for _, e := range all {
+		if lost > 0 {
 			e.x.State = "readable"
-			e.x.note("%d nodes cannot be read, and are not compared: 'holdall oak check' names them", g.lost)
+			e.x.note("%d nodes cannot be read, and are not compared: 'holdall oak check' names them", lost)
 		}
 	}
-	return nil
+	return err
 }
 
 // store compares the entries of one kind with the nodes.
@@ -265,14 +259,14 @@ func (e *indexEntries) leads(ctx context.Context, k indexKey, way []string) erro
 	return e.t.unlessDamage(err)
 }
 
-// node finds the entries of a node. It returns an error if that is not known for an index.
-func (g *indexGroup) node(ctx context.Context, t told) error {
-	n, lost := g.t.records.Node(ctx, t.id)
+// compareNode finds the entries of a node. It returns damage of the node.
+func compareNode(ctx context.Context, all []*indexEntries, t told) error {
+	n, lost := all[0].t.records.Node(ctx, t.id)
 	names, err := nodeNames(t.path)
 	if err != nil || lost != nil {
 		return lost
 	}
-	for _, e := range g.all {
+	for _, e := range all {
 		if e.pattern {
 			continue
 		}
