@@ -72,6 +72,8 @@ func (c *indexChecker) entries(ctx context.Context, x *CheckedIndex, names []str
 		why = "Oak uses only definitions in " + path.Base(IndexesPath)
 	case x.Type == "property" && len(has["propertyNames"]) == 0:
 		why = "it has no propertyNames"
+	case len(e.stores) == 0 && x.Found > 0:
+		why = "its entries cannot be found"
 	case x.Type == "property" && len(e.stores) == 0 && x.ReindexCount == 0:
 		why = "Oak has not built it yet"
 	case x.Type == "property" && len(e.stores) == 0:
