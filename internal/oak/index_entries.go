@@ -33,8 +33,9 @@ var kinds = []string{indexName, referencesName, weakName}
 // indexEntries compare a property or reference index with the nodes.
 type indexEntries struct {
 	x       *CheckedIndex
-	own, t  *treeReader         // where the index is, and where the nodes are
-	root    []string            // the index has nodes at and below this one
+	own, t  *treeReader // where the index is, and where the nodes are
+	root    []string    // the index has nodes at and below this one, which is top
+	top     spot
 	stores  map[string][]spot   // by kind
 	has     map[string][]string // the definition
 	unique  bool
@@ -101,8 +102,8 @@ func (c *indexChecker) entries(ctx context.Context, x *CheckedIndex, names []str
 	for _, prefix := range append(has["valueIncludedPrefixes"], has["valueExcludedPrefixes"]...) {
 		e.longest = max(e.longest, int64(len(prefix)+1))
 	}
-	at, err := e.t.findNode(ctx, nodePath(joinNames(e.root)))
-	if err == nil {
+	var err error
+	if e.top, err = e.t.findNode(ctx, nodePath(joinNames(e.root))); err == nil {
 		err = e.subtypes(ctx)
 	}
 	if err != nil {
@@ -116,7 +117,7 @@ func (c *indexChecker) entries(ctx context.Context, x *CheckedIndex, names []str
 		x.State = "readable"
 		x.note("missing entries are not searched: it has a valuePattern")
 	}
-	key := groupKey{e.t.top, at.name}
+	key := groupKey{e.t.top, e.top.name}
 	c.groups[key] = append(c.groups[key], e)
 	return nil
 }
@@ -179,10 +180,6 @@ func compareIndexes(ctx context.Context, all []*indexEntries) error {
 		}
 	}
 	t, lost := all[0].t, 0
-	top, err := t.findNode(ctx, nodePath(joinNames(all[0].root)))
-	if err != nil {
-		return err
-	}
 	nodes := exporter{t: t, above: map[segment.RecordID]bool{}, depth: -1, visible: true, tell: func(n told) (err error) {
 		if n.lost == nil {
 			err = compareNode(ctx, all, n)
@@ -192,7 +189,7 @@ func compareIndexes(ctx context.Context, all []*indexEntries) error {
 		}
 		return t.unlessDamage(err)
 	}}
-	err = nodes.node(ctx, top)
+	err := nodes.node(ctx, all[0].top)
 	for _, e := range all {
 		if lost > 0 {
 			e.x.State = "readable"
@@ -218,7 +215,7 @@ func (e *indexEntries) store(ctx context.Context, kind string, s spot) error {
 			return e.leads(ctx, k, way)
 		}
 		if n := len(has[entryName]); n > 1 {
-			e.x.add("duplicate", e.x.Path, k.key, "expected one node with this value, found %d: %.1000q", n, has[entryName])
+			e.x.add("duplicate", e.x.Path, k.key, "expected one node with this value, found %d: %.1000q", n, has[entryName][:min(n, 10)])
 		}
 		for _, to := range has[entryName] {
 			if err := e.leads(ctx, k, strings.FieldsFunc(to, func(r rune) bool { return r == '/' })); err != nil {
