@@ -80,24 +80,35 @@ func (a *app) oakFind(ctx context.Context, t *oak.Tree, name string, o oak.FindO
 }
 
 func (a *app) oakIndexesCommand() *cobra.Command {
-	return &cobra.Command{
+	var check bool
+	cmd := &cobra.Command{
 		Use:   "indexes STORE [PATH]",
-		Short: "List index definitions and their sizes",
+		Short: "List or check indexes",
 		Long: `Lists the index definitions at and below PATH (default /oak:index). For each it
 prints the type, the async lane, the number of reindexings, the number of
 nodes, and the bytes of records, of binaries in the store and of binaries in a
 data store. The exit code is 1 if damage hides a part of an index.
 
+--check reads each index completely. The files of a Lucene index must belong
+together. A property or reference index must have an entry for each value of
+the nodes, and no others; an asynchronous one is compared with the checkpoint of
+its lane. --datastore also looks up the binaries that are there. The exit code
+is 1 if anything is wrong.
+
 To get the files of a Lucene index, use the files view: 'holdall extract --view
 files STORE oak:index/NAME -C DIR'.`,
-		Example: "  holdall oak indexes segmentstore\n  holdall oak indexes segmentstore /\n  holdall extract --view files segmentstore oak:index/lucene/:data -C files",
+		Example: "  holdall oak indexes segmentstore\n  holdall oak indexes --check segmentstore /\n  holdall extract --view files segmentstore oak:index/lucene/:data -C files",
 		Args:    args(1, 2, "a store and the path of a node"),
 		RunE: a.onTree(func(ctx context.Context, t *oak.Tree, args []string) error {
+			name := argOr(args, 1, oak.IndexesPath)
+			if check {
+				return a.oakCheckIndexes(ctx, t, args[0], name)
+			}
 			lost := false
 			if !a.json {
 				fmt.Fprintf(a.out, "%10s  %10s  %10s  %9s  %-10s  %-14s  %6s  path\n", "records", "binaries", "external", "nodes", "type", "async", "made")
 			}
-			err := each(t.Indexes(ctx, argOr(args, 1, oak.IndexesPath)), func(x oak.QueryIndex) error {
+			err := each(t.Indexes(ctx, name), func(x oak.QueryIndex) error {
 				lost = lost || x.Lost > 0 || x.Problem != ""
 				note := x.Problem
 				if x.Reindex && note == "" {
@@ -111,5 +122,42 @@ files STORE oak:index/NAME -C DIR'.`,
 			})
 			return cmp.Or(err, answer(lost))
 		}),
+	}
+	cmd.Flags().BoolVar(&check, "check", false, "read each index, and compare it with the nodes")
+	return cmd
+}
+
+func (a *app) oakCheckIndexes(ctx context.Context, t *oak.Tree, address, name string) (err error) {
+	var in oak.Datastore
+	if said := a.params["datastore"]; said != "" {
+		if in, err = a.datastore(ctx, said); err != nil {
+			return err
+		}
+	}
+	found := false
+	err = each(t.CheckIndexes(ctx, name, in), func(x *oak.CheckedIndex) error {
+		found = found || x.Found > 0
+		a.tell(x, func() { a.printCheckedIndex(address, x) })
+		return nil
+	})
+	return cmp.Or(err, answer(found))
+}
+
+func (a *app) printCheckedIndex(address string, x *oak.CheckedIndex) {
+	fmt.Fprintf(a.out, "%-8s  %s, %s", x.State, printable(x.Path), printable(cmp.Or(x.Type, "no type")))
+	switch {
+	case x.Entries > 0:
+		fmt.Fprintf(a.out, ", %s", count(x.Entries, "entry"))
+	case x.Documents > 0:
+		fmt.Fprintf(a.out, ", %s", count(x.Documents, "document"))
+	}
+	fmt.Fprintln(a.out)
+	for _, f := range x.Findings[:min(len(x.Findings), mostPrinted)] {
+		fmt.Fprintf(a.out, "%s: %s%s: %s\n", f.Kind, printable(f.Path), ifAny(" (%s)", printable(f.Key)), printable(f.Problem))
+	}
+	a.printMore(x.Found)
+	a.notes(x.Notes)
+	if x.Found > 0 && !x.Reindex && x.Type != "" {
+		fmt.Fprintf(a.out, "to let Oak rebuild it: holdall oak set --type Boolean %s %s reindex true\n", address, printable(x.Path))
 	}
 }

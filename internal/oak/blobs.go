@@ -44,7 +44,11 @@ func (t *Tree) Blobs(ctx context.Context, o BlobOptions, lost *int64) iter.Seq2[
 	return pipe.Told(func(tell func(Blob) error) error {
 		rows := sorter.New(sorter.Options{Scratch: o.Scratch})
 		defer rows.Close()
-		c := &blobCollector{t: t.t, rows: rows}
+		n := uint64(0)
+		c := &blobCollector{t: t.t, tell: func(id, path string) error {
+			n++ // it makes rows different, and keeps them in the order of the tree
+			return rows.Add(binary.BigEndian.AppendUint64(append([]byte(id), 0), n), []byte(path))
+		}}
 		w := &walker{t: t.t, visit: c.node}
 		if err := w.all(ctx); err != nil {
 			return err
@@ -78,11 +82,10 @@ func (t *Tree) Blobs(ctx context.Context, o BlobOptions, lost *int64) iter.Seq2[
 	})
 }
 
-// blobCollector makes rows of the external values of nodes: id, number, path.
+// blobCollector calls tell with the external values of nodes.
 type blobCollector struct {
 	t    *treeReader
-	rows *sorter.Sorter
-	n    uint64
+	tell func(id, path string) error
 	lost int64
 }
 
@@ -105,10 +108,7 @@ func (c *blobCollector) node(ctx context.Context, s spot, n segment.Node) error 
 			if err == nil && v.External() {
 				var id string
 				if id, err = v.BlobID(ctx, mostBlobID); err == nil {
-					// The number makes rows different, and keeps them in the order of the tree.
-					c.n++
-					at := shownPath(s.under(writeTreeName(p.Name, s.depth == 0)))
-					err = c.rows.Add(binary.BigEndian.AppendUint64(append([]byte(id), 0), c.n), []byte(at))
+					err = c.tell(id, shownPath(s.under(writeTreeName(p.Name, s.depth == 0))))
 				}
 			}
 			if c.t.unlessDamage(err) != nil {

@@ -109,7 +109,7 @@ func (s *Store) Check(ctx context.Context, o CheckOptions) (CheckResult, error) 
 	if s.r.single {
 		return CheckResult{}, fmt.Errorf("oak: %s: a single tar has no journal to check: %w", s.r.name, errors.ErrUnsupported)
 	}
-	c := checker{trees: s.trees(o.Binaries, 0), s: s, o: o, res: CheckResult{Revisions: []CheckedRevision{}, Trees: []CheckedTree{}, Losses: []Loss{}}}
+	c := checker{trees: s.r.trees(o.Binaries, 0), s: s, o: o, res: CheckResult{Revisions: []CheckedRevision{}, Trees: []CheckedTree{}, Losses: []Loss{}}}
 	by, err := s.r.writtenBy(ctx)
 	if err != nil {
 		return CheckResult{}, err
@@ -360,11 +360,11 @@ type trees struct {
 	prover  *proof.Prover
 }
 
-func (s *Store) trees(binaries bool, workers int) trees {
-	source := &parsed{r: s.r, trust: s.r.proving()}
+func (r *repository) trees(binaries bool, workers int) trees {
+	source := &parsed{r: r, trust: r.proving()}
 	records := segment.NewReader(provable{source})
 	return trees{source, records, proof.New(records, proof.Options{
-		Binaries: binaries, Workers: workers, Depth: treeDepth, Bulk: s.r.checkBulk(s.r.proving()), Name: writeTreeName,
+		Binaries: binaries, Workers: workers, Depth: treeDepth, Bulk: r.checkBulk(r.proving()), Name: writeTreeName,
 	})}
 }
 

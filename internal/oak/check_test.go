@@ -286,7 +286,7 @@ func TestPathThatWasRemovedIsNoDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old, _, _, err := s.trees(false, 1).down(t.Context(), super, rootName, "old")
+	old, _, _, err := s.r.trees(false, 1).down(t.Context(), super, rootName, "old")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,9 @@
 // nodes is another view. tree_open.go chooses a revision, tree.go walks, tree_find.go finds a
 // path, tree_names.go converts names to paths, and tree_value.go converts values to contents.
 // tree_files.go presents the files in the tree as files, and tree_lucene.go those of indexes.
-// search.go and where.go search nodes, indexes.go finds definitions of indexes, and datastore.go
-// finds contents in a data store. regions.go returns what is not content in any view.
+// search.go and where.go search nodes, and datastore.go finds contents in a data store. indexes.go
+// finds definitions of indexes, index_check.go checks indexes, and index_entries.go compares them
+// with the nodes. regions.go returns what is not content in any view.
 //
 // export.go writes nodes as JSON. changes.go and history.go compare revisions, and watch.go follows
 // new ones. refs.go, blobs.go and sizes.go show what uses space. revise.go writes a new revision of
@@ -29,6 +30,6 @@
 // inspect.go shows single segments and records.
 //
 // The bytes are in internal packages: tarfile, segment, repo (journal and other files), cloud
-// (segments as objects), nodejson, audit (checks), rescue (recovery), salvage (of nodes) and sweep
-// (garbage).
+// (segments as objects), lucene (files of an index), nodejson, audit (checks), rescue (recovery),
+// salvage (of nodes) and sweep (garbage).
 package oak

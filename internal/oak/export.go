@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"runtime"
 	"strconv"
 	"strings"
@@ -142,6 +143,8 @@ type exporter struct {
 	above map[segment.RecordID]bool // ancestors of the node: a node below itself is damage
 	depth int                       // of the last level, or -1
 	nodes int64
+	// visible omits hidden nodes, which Oak does not index.
+	visible bool
 }
 
 func (x *exporter) node(ctx context.Context, s spot) error {
@@ -174,7 +177,7 @@ func (x *exporter) below(ctx context.Context, s spot, do func(context.Context, s
 	x.above[s.id] = true
 	defer delete(x.above, s.id)
 	for c, err := range x.t.children(ctx, s) {
-		if err == nil {
+		if err == nil && !(x.visible && isHidden(c)) {
 			err = do(ctx, c)
 		}
 		if err != nil {
@@ -183,6 +186,8 @@ func (x *exporter) below(ctx context.Context, s spot, do func(context.Context, s
 	}
 	return nil
 }
+
+func isHidden(s spot) bool { return strings.HasPrefix(path.Base(s.name), ":") }
 
 // resume continues at the node of a path or, if behind is set, after it.
 func (x *exporter) resume(ctx context.Context, top spot, path string, behind bool) error {

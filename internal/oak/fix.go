@@ -59,7 +59,7 @@ func (s *Store) PlanFix(ctx context.Context, binaries bool) (*Fix, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := fixer{s: s, trees: s.trees(binaries, 0), donor: s.trees(true, 0), fix: &Fix{s: s, Steps: []FixStep{}, Revised: v.said}}
+	f := fixer{s: s, trees: s.r.trees(binaries, 0), donor: s.r.trees(true, 0), fix: &Fix{s: s, Steps: []FixStep{}, Revised: v.said}}
 	root, ok, lost, err := f.down(ctx, v.super, rootName)
 	switch {
 	case err != nil:

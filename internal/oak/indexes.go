@@ -3,6 +3,7 @@ package oak
 import (
 	"context"
 	"iter"
+	"slices"
 	"strconv"
 
 	"github.com/holdall/holdall/format/kit/pipe"
@@ -53,21 +54,14 @@ func (t *Tree) Indexes(ctx context.Context, name string) iter.Seq2[QueryIndex, e
 }
 
 func (t *Tree) index(ctx context.Context, x *QueryIndex) error {
-	s, err := t.t.findNode(ctx, nodePath(x.Path))
-	var n segment.Node
-	if err == nil {
-		n, err = t.t.node(ctx, s)
-	}
-	if err != nil {
+	_, has, err := t.t.definition(ctx, x.Path)
+	if c := t.t.damage(err); c != nil {
+		x.Problem = c.Message
+	} else if err != nil {
 		return err
 	}
-	if err := t.describe(ctx, n, x); err != nil {
-		c := t.t.damage(err)
-		if c == nil {
-			return err
-		}
-		x.Problem = c.Message
-	}
+	x.Type, x.Async, x.Reindex = one(has, "type"), laneOf(has["async"]), one(has, "reindex") == "true"
+	x.ReindexCount, _ = strconv.ParseInt(one(has, "reindexCount"), 10, 64)
 	sum, err := t.Sizes(ctx, x.Path, SizesOptions{})
 	if err == nil {
 		x.Nodes, x.Records, x.Binaries, x.External, x.Lost = sum.Nodes, sum.Records, sum.Binaries, sum.External, sum.Lost
@@ -75,26 +69,29 @@ func (t *Tree) index(ctx context.Context, x *QueryIndex) error {
 	return err
 }
 
-func (t *Tree) describe(ctx context.Context, n segment.Node, x *QueryIndex) (err error) {
-	if x.Type, err = textProperty(ctx, n, "type", mostWords); err != nil {
-		return err
+// definitionNames are the properties of a definition that matter here.
+var definitionNames = []string{"type", "async", "reindex", "reindexCount", "corrupt", "propertyNames", "declaringNodeTypes", "unique", "valuePattern",
+	"valueIncludedPrefixes", "valueExcludedPrefixes", "includedPaths", "excludedPaths", "saveDirListing"}
+
+// definition finds a definition.
+func (t *treeReader) definition(ctx context.Context, name string) (s spot, has map[string][]string, err error) {
+	s, err = t.findNode(ctx, nodePath(name))
+	var n segment.Node
+	if err == nil {
+		n, err = t.node(ctx, s)
 	}
-	// The value is one lane, or a list that contains one.
-	p, ok, err := n.Property(ctx, "async")
-	if err == nil && ok && p.Len() > 0 {
-		v, verr := p.At(ctx, 0)
-		if err = verr; err == nil {
-			x.Async, err = v.Text(ctx, mostWords)
-		}
+	if err == nil {
+		has, err = texts(ctx, n, func(name string) bool { return slices.Contains(definitionNames, name) })
 	}
-	if err != nil {
-		return err
+	return s, has, err
+}
+
+// laneOf returns the lane that updates an index. The other words say that it is updated earlier,
+// too.
+func laneOf(async []string) string {
+	i := slices.IndexFunc(async, func(s string) bool { return s != "nrt" && s != "sync" })
+	if i < 0 {
+		return ""
 	}
-	again, err := textProperty(ctx, n, "reindex", mostWords)
-	if err != nil {
-		return err
-	}
-	x.Reindex, _ = strconv.ParseBool(again)
-	x.ReindexCount, _, err = t.t.number(ctx, n, "reindexCount")
-	return err
+	return async[i]
 }

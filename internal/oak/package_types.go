@@ -57,7 +57,7 @@ func (c *typeWriter) add(ctx context.Context, all segment.Node, name string) err
 	if err != nil {
 		return err
 	}
-	has, err := c.texts(ctx, n)
+	has, err := texts(ctx, n, isOwn)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (c *typeWriter) add(ctx context.Context, all segment.Node, name string) err
 		}
 		d, err := c.t.records.Node(ctx, child.Value)
 		if err == nil {
-			has, err = c.texts(ctx, d)
+			has, err = texts(ctx, d, isOwn)
 		}
 		if err != nil {
 			return err
@@ -107,16 +107,20 @@ func (c *typeWriter) add(ctx context.Context, all segment.Node, name string) err
 	return nil
 }
 
-// texts returns the properties of a definition.
-func (c *typeWriter) texts(ctx context.Context, n segment.Node) (map[string][]string, error) {
+// isOwn reports whether a property of a definition was not derived from other definitions.
+func isOwn(name string) bool { return !strings.HasPrefix(name, "rep:") }
+
+// texts returns the values of those properties of a node that keep selects.
+func texts(ctx context.Context, n segment.Node, keep func(name string) bool) (map[string][]string, error) {
 	has := map[string][]string{}
 	for p, err := range n.Properties(ctx) {
+		if !keep(p.Name) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
-		if strings.HasPrefix(p.Name, "rep:") {
-			continue
-		}
+		has[p.Name] = []string{}
 		for v, err := range p.Values(ctx) {
 			var text string
 			if err == nil {

@@ -53,7 +53,7 @@ func (s *Store) PlanJournal(ctx context.Context) (*RecoveredJournal, error) {
 	if s.r.single {
 		return nil, fmt.Errorf("oak: %s: a single tar has no journal: %w", s.r.name, errors.ErrUnsupported)
 	}
-	f, err := s.findRevisions(ctx, s.trees(true, 0))
+	f, err := s.findRevisions(ctx, s.r.trees(true, 0))
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (r *repository) newer(ctx context.Context, head repo.Head) (*repo.Revision,
 	}
 	row, _ := at.Find(e.ID)
 	s := r.store()
-	f := &finder{s: s, trees: s.trees(false, 0), shapes: map[segment.RecordID]bool{}}
+	f := &finder{s: s, trees: s.r.trees(false, 0), shapes: map[segment.RecordID]bool{}}
 	if err := f.look(ctx, at, []uint32{uint32(row)}); err != nil {
 		return nil, err
 	}

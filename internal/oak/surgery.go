@@ -240,7 +240,7 @@ func (s *Store) Remove(ctx context.Context, path string, o RemoveOptions) (Surge
 
 // lostProperties returns the properties of a node that cannot be read completely.
 func (s *Store) lostProperties(ctx context.Context, n segment.Node) (names []string, err error) {
-	tr := s.trees(true, 1)
+	tr := s.r.trees(true, 1)
 	err = tr.prover.Own(ctx, n, func(property string, _ *segment.Error) { names = append(names, property) })
 	return names, err
 }
@@ -368,7 +368,7 @@ func (o *operation) donated(ctx context.Context, c *compact.Copier, from *treeRe
 		return to, &fs.PathError{Op: "lookup", Path: o.said.Path + " property " + said, Err: fs.ErrNotExist}
 	}
 	if err == nil {
-		err = (&Store{r: from.repository, source: &parsed{r: from.repository}}).trees(true, 1).prover.Property(ctx, p)
+		err = from.repository.trees(true, 1).prover.Property(ctx, p)
 	}
 	if err == nil {
 		to, err = c.Property(ctx, p)
@@ -389,7 +389,7 @@ func (t trees) soundTree(ctx context.Context, id segment.RecordID, path string) 
 func (v *reviser) copier(from *treeReader) (*compact.Copier, trees, error) {
 	v.from = &mover{r: from.repository}
 	source := &Store{r: from.repository, source: v.from.parsed()}
-	prove := source.trees(true, 0)
+	prove := source.r.trees(true, 0)
 	o := compact.Options{Depth: treeDepth}
 	bulk := func(context.Context, segment.ID) error { return nil } // it exists, and is proven
 	if from.repository == v.s.r {

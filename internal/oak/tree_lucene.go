@@ -3,6 +3,7 @@ package oak
 import (
 	"context"
 	"errors"
+	"math"
 	"strconv"
 	"time"
 
@@ -112,7 +113,7 @@ func (f *filesReader) luceneSize(ctx context.Context, n segment.Node) (size, blo
 		}
 	}
 	last -= int64(len(key) / 2)
-	if last < 0 || p.Multi && last > blob {
+	if last < 0 || p.Multi && (last > blob || count > math.MaxInt64/blob) {
 		return 0, 0, false, bad("the last part has " + strconv.FormatInt(last, 10) + " bytes")
 	}
 	return (count-1)*blob + last, blob, v.External(), nil

@@ -33,6 +33,14 @@ type maker struct {
 
 func madeStore(t testing.TB, root func(maker) segment.RecordID, without ...segment.ID) *storetest.Mem {
 	t.Helper()
+	return madeSuper(t, func(m maker) []segment.Child {
+		return []segment.Child{{Name: rootName, Node: root(m)}, {Name: checkpointsName, Node: m.node(nil)}}
+	}, without...)
+}
+
+// madeSuper is madeStore with other children of the super root.
+func madeSuper(t testing.TB, children func(maker) []segment.Child, without ...segment.ID) *storetest.Mem {
+	t.Helper()
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var b bytes.Buffer
 	w := tarfile.NewWriter(&b, "data00000a.tar", func() time.Time { return time.Unix(1700000000, 0) })
@@ -54,7 +62,7 @@ func madeStore(t testing.TB, root func(maker) segment.RecordID, without ...segme
 		}
 		return w.Add(f.ID, f.Generation, f.Data, refs, f.BlobIDs)
 	})}
-	super := m.node(nil, segment.Child{Name: rootName, Node: root(m)}, segment.Child{Name: checkpointsName, Node: m.node(nil)})
+	super := m.node(nil, children(m)...)
 	if err := errors.Join(m.Flush(t.Context()), w.Close()); err != nil {
 		t.Fatal(err)
 	}
