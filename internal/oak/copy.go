@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/oak/internal/transfer"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -44,9 +46,6 @@ type CopiedArchive struct {
 	Copied   int    `json:"copied"`
 	Bytes    int64  `json:"bytes"` // of these
 }
-
-// copiesAtOnce is how many segments are copied concurrently, of at most 256 KiB each.
-const copiesAtOnce = 16
 
 // mostJournal limits the size of a journal that is copied: some ten million revisions.
 const mostJournal = 1 << 30
@@ -265,7 +264,11 @@ func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 	case a.whole:
 		return nil
 	case j.tars:
-		return j.tar(ctx, a)
+		_, err := transfer.Tar[int]{
+			Read:  func(ctx context.Context, i int) (segment.Finished, error) { return j.segment(ctx, a, i) },
+			Parts: func(ctx context.Context) (binaries, graph []byte, err error) { return j.s.parts(ctx, a.from) },
+		}.Write(ctx, j.to, j.dir.Path(a.from.Name), a.missing)
+		return err
 	}
 	sink := cloud.Sink{Store: j.to, Dir: j.dir.Path(""), Name: a.from.Name}
 	if a.there != nil && a.there.blobs.Closed {
@@ -274,16 +277,11 @@ func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 		}
 	}
 	send := func(ctx context.Context, i int) error {
-		e, number := a.at(i), a.numbers[i]
-		header, b, err := j.segment(ctx, a.from, e)
-		if err != nil {
-			return err
+		f, err := j.segment(ctx, a, i)
+		if err == nil {
+			err = sink.Segment(ctx, a.numbers[i], a.at(i), f.Data, tarfile.Proves(f.ID, f.Header, f.Data))
 		}
-		if err := sink.Segment(ctx, number, e, b, tarfile.Proves(e.ID, header, b)); err != nil {
-			return err
-		}
-		j.progress(1, int64(e.Len))
-		return nil
+		return err
 	}
 	rest := a.missing
 	if len(rest) > 0 { // the first segment is there before others, as Oak writes them
@@ -292,7 +290,7 @@ func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 		}
 		rest = rest[1:]
 	}
-	if err := pipe.Each(ctx, pipe.All(rest), copiesAtOnce, send); err != nil {
+	if err := pipe.Each(ctx, pipe.All(rest), transfer.AtOnce, send); err != nil {
 		return err
 	}
 	binaries, graph, err := j.s.parts(ctx, a.from)
@@ -319,66 +317,24 @@ func (j *copyJob) progress(segments, bytes int64) {
 	}
 }
 
-func (j *copyJob) tar(ctx context.Context, a *copiedArchive) error {
-	_, err := storekit.Write(ctx, j.to, j.dir.Path(a.from.Name), func(out store.Writer) error {
-		w := tarfile.NewWriter(out, a.from.Name, nil)
-		type part struct {
-			tarfile.Entry
-			header, b []byte
-			err       error
-		}
-		all := make([]*part, len(a.order))
-		for i := range a.order {
-			all[i] = &part{Entry: a.at(i)}
-		}
-		err := pipe.Ordered(ctx, pipe.All(all), copiesAtOnce, func(ctx context.Context, p *part) { p.header, p.b, p.err = j.segment(ctx, a.from, p.Entry) },
-			func(p *part) error {
-				if p.err != nil {
-					return p.err
-				}
-				err := w.Move(p.header, p.ID, p.Generation, p.b, nil, nil)
-				j.progress(1, int64(p.Len))
-				p.header, p.b = nil, nil
-				return err
-			}, func(*part) {})
-		if err != nil {
-			return err
-		}
-		binaries, graph, err := j.s.parts(ctx, a.from)
-		if err != nil {
-			return err
-		}
-		return w.CloseWith(binaries, graph)
-	})
-	return err
-}
-
 // segment reads a segment to be copied, with its header. A damaged segment is an error, because
 // nothing would show the damage of a blob. If segments are not to be compared, a tar gets it.
-func (j *copyJob) segment(ctx context.Context, t *segmentTar, e tarfile.Entry) (header, b []byte, err error) {
-	s, how := j.s, healing
+func (j *copyJob) segment(ctx context.Context, a *copiedArchive, i int) (f segment.Finished, err error) {
+	e, how := a.at(i), healing
 	if j.tars {
-		how = s.r.trust
+		how = j.s.r.trust
 	}
-	header, b, err = t.readMoved(ctx, e, how)
+	f.ID, f.Generation = e.ID, e.Generation
+	f.Header, f.Data, err = a.from.readMoved(ctx, e, how)
 	if err == nil && e.ID.IsData() && how != asStored {
-		if _, ok := segment.ParseHead(b); !ok {
+		if _, ok := segment.ParseHead(f.Data); !ok {
 			err = &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: "it does not begin like a data segment"}
 		}
 	}
-	return header, b, s.r.corrupt(s.r.storeFault(err), "")
-}
-
-// blobIDs returns the names of the binaries in a data store that a segment refers to.
-func (s *Store) blobIDs(ctx context.Context, g *segment.Segment) (names []string, err error) {
-	for record := range g.External() {
-		name, err := s.records.BlobID(ctx, record, mostBlobID)
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, name)
+	if err == nil {
+		j.progress(1, int64(e.Len))
 	}
-	return names, nil
+	return f, j.s.r.corrupt(j.s.r.storeFault(err), "")
 }
 
 // parts are an archive's references to binaries and graph, which are generated if it has none.
@@ -389,31 +345,22 @@ func (s *Store) parts(ctx context.Context, t *segmentTar) (binaries, graph []byt
 			return binaries, graph, err
 		}
 	}
-	var tail tarfile.Tail
-	for _, e := range t.All() {
-		if !e.ID.IsData() {
-			continue
-		}
-		b, err := t.read(ctx, e, nil, s.r.trust)
-		if err != nil {
-			return nil, nil, s.r.corrupt(s.r.storeFault(err), "")
-		}
-		g, err := segment.Parse(e.ID, b)
-		if err != nil {
-			return nil, nil, s.r.corrupt(err, "")
-		}
-		names, err := s.blobIDs(ctx, g)
-		if err != nil {
-			return nil, nil, s.r.corrupt(err, "")
-		}
-		slices.Sort(names)
-		h, _ := segment.ParseHead(b)
-		if err := tail.Add(e, h.Refs, slices.Compact(names)); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", t.path, err)
-		}
+	w, names := tarfile.NewWriter(io.Discard, t.Name, nil), transfer.NewNames(t.path, s.source.Segment)
+	read := func(ctx context.Context, i uint32) (f segment.Finished, err error) {
+		e := t.At(int(i))
+		f.ID, f.Generation = e.ID, e.Generation
+		f.Data, err = t.read(ctx, e, nil, s.r.trust)
+		return f, err
 	}
-	binaries, graph = tail.Parts()
-	return binaries, graph, nil
+	data := slices.DeleteFunc(t.ByPosition(), func(i uint32) bool { return !t.At(int(i)).ID.IsData() })
+	err = transfer.Each(ctx, pipe.All(data), read, func(_ uint32, f segment.Finished) error {
+		if err := names.Describe(ctx, &f, nil); err != nil {
+			return err
+		}
+		return w.Put(f)
+	})
+	binaries, graph = w.Parts()
+	return binaries, graph, s.r.corrupt(s.r.storeFault(err), "")
 }
 
 // files reads a file beside the archives, and reports whether it is the same in both stores. Manifests

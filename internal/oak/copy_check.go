@@ -12,6 +12,7 @@ import (
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/oak/internal/transfer"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -93,7 +94,7 @@ func (s *Store) CheckCopy(ctx context.Context, to store.Store, name string, o Co
 }
 
 func (j *copyJob) compare(ctx context.Context, a *copiedArchive, t *segmentTar, c *CopyCheck, differ func(archive, segment, what string)) error {
-	err := pipe.Each(ctx, pipe.All(a.order), copiesAtOnce, func(ctx context.Context, i uint32) error {
+	err := pipe.Each(ctx, pipe.All(a.order), transfer.AtOnce, func(ctx context.Context, i uint32) error {
 		e := plain(a.from.At(int(i)))
 		k, ok := t.Find(e.ID)
 		if !ok {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/cloud"
@@ -42,20 +41,11 @@ func (t *segmentTar) readMoved(ctx context.Context, e tarfile.Entry, how trust) 
 	if t.blobs == nil {
 		return t.readBoth(ctx, e, nil, true, how)
 	}
-	data = make([]byte, e.Len)
-	proven, err := cloud.ReadProven(ctx, t.obj, e.Pos, data)
-	if proven {
-		return tarfile.NewHeader(nil, e.ID, data, time.Now()), data, nil
-	}
-	if _, damaged := errors.AsType[*segment.Error](err); damaged && how == asStored {
+	header, data, err = cloud.Read(ctx, t.obj, e)
+	if isAltered(err) && how == asStored {
 		err = nil
 	}
-	return unproven(e.ID, data), data, err
-}
-
-// unproven returns the header of a segment that nothing proves.
-func unproven(id segment.ID, data []byte) []byte {
-	return tarfile.AppendHeader(nil, id.String(), int64(len(data)), time.Now())
+	return header, data, err
 }
 
 // parsed returns the segments of the store for a writer that uses parts of them.
@@ -75,7 +65,7 @@ func (m *mover) parsed() *parsed {
 // made returns a segment that was made of parts. If they were not proven, it gets no checksum.
 func (m *mover) made(f segment.Finished) segment.Finished {
 	if f.Header == nil && m.doubt.Load() {
-		f.Header = unproven(f.ID, f.Data)
+		f.Header = tarfile.Unproven(f.ID, f.Data)
 	}
 	return f
 }

@@ -9,6 +9,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
@@ -134,14 +135,27 @@ type made struct {
 	dir string
 }
 
-// ReadProven reads the segment at pos of an archive that a view has opened. proven reports whether it
-// has the MD5 that Azure computed when the blob was written. Another MD5 is an error.
-func ReadProven(ctx context.Context, archive store.Object, pos int64, p []byte) (proven bool, err error) {
-	m, ok := archive.(*made)
+// Read reads a segment that is to be moved, with its header. In an archive that a view has opened, it
+// has none, and gets one with a checksum if it has the MD5 that Azure computed when the blob was written.
+// Another MD5 is an error, of the class [segment.Altered], with the segment and a header without a
+// checksum.
+func Read(ctx context.Context, from store.Object, e tarfile.Entry) (header, data []byte, err error) {
+	m, ok := from.(*made)
 	if !ok || m.a == nil {
-		return false, archive.ReadAt(ctx, p, pos)
+		b := make([]byte, tarfile.BlockSize+e.Len)
+		err := from.ReadAt(ctx, b, e.Pos-tarfile.BlockSize)
+		return b[:tarfile.BlockSize], b[tarfile.BlockSize:], err
 	}
-	i := m.a.at(pos)
+	data = make([]byte, e.Len)
+	proven, err := m.prove(ctx, m.a.at(e.Pos), data)
+	if proven {
+		return tarfile.NewHeader(nil, e.ID, data, time.Now()), data, nil
+	}
+	return tarfile.Unproven(e.ID, data), data, err
+}
+
+// prove reads the i-th segment of an archive.
+func (m *made) prove(ctx context.Context, i int, p []byte) (proven bool, err error) {
 	o, err := m.st.Open(ctx, m.dir+m.a.BlobOf(i))
 	if err != nil {
 		return false, err

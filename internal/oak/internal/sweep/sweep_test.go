@@ -587,25 +587,6 @@ func TestBinariesThatCannotBeReadAreTold(t *testing.T) {
 	}
 }
 
-// No tar is written with parts so long that they could not be read again.
-func TestPartsThatAreTooLongAreRefused(t *testing.T) {
-	s := newSample(testkit.Rand(t))
-	b := s.first(t, "data00001a.tar")
-	damagePart(t, b, graphPart, crcField)
-	damagePart(t, b, binariesPart, crcField)
-	_, tars := memStore(t, map[string][]byte{"data00001a.tar": b, "data00002a.tar": tarOf(t, "data00002a.tar", s.head)})
-	p := s.mark(t, tars, Options{})
-	x := &p.Tars[1]
-	i, _ := x.Index().Find(s.keep.id)
-	for refs, left := range map[int64]int64{maxPart - 10: 100, 0: 3} {
-		w := writer{p: p, t: x, refs: refs, blobs: &blobReader{src: &segment.Recent{Most: keptSegments, Load: p.segment}, left: left, report: p.report}}
-		_, _, err := w.references(t.Context(), i, x.Index().At(i))
-		if e, ok := errors.AsType[*tarfile.Error](err); !ok || e.Class != tarfile.Limit || e.Object != x.Name {
-			t.Errorf("%d, %d: %v", refs, left, err)
-		}
-	}
-}
-
 // A power failure leaves the old tars, and the new one complete or not at all.
 func TestACrashLeavesTheOldTar(t *testing.T) {
 	s := newSample(testkit.Rand(t))
