@@ -353,18 +353,14 @@ func (c *copying) setAside(ctx context.Context) error {
 		names = append(names, t.Name)
 	}
 	for _, name := range names {
-		aside := name + ".bak"
-		for i := 2; slices.ContainsFunc(c.list.Backups, func(f repo.File) bool { return f.Name == aside }); i++ {
-			aside = fmt.Sprintf("%s.%d.bak", name, i)
+		aside, err := keepTar(ctx, c.st, c.st, c.list.Path(name))
+		if err == nil {
+			err = storekit.Remove(ctx, c.st, c.list.Path(name))
 		}
-		from, to := c.list.Path(name), c.list.Path(aside)
-		if err := kit.Copy(ctx, c.st, to, c.st, from, nil, nil); err != nil {
+		if err != nil {
 			return err
 		}
-		if err := storekit.Remove(ctx, c.st, from); err != nil {
-			return err
-		}
-		c.said.Aside = append(c.said.Aside, to)
+		c.said.Aside = append(c.said.Aside, aside)
 	}
 	return nil
 }

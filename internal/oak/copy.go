@@ -115,7 +115,7 @@ type copiedArchive struct {
 	told    *CopiedArchive
 }
 
-func (a *copiedArchive) at(i int) tarfile.Entry { return plain(a.from.At(int(a.order[i]))) }
+func (a *copiedArchive) at(i int) tarfile.Entry { return a.from.At(int(a.order[i])).Plain() }
 
 func (s *Store) copyJob(ctx context.Context, to store.Store, name string, o CopyOptions) (*copyJob, error) {
 	if s.r.single {
@@ -197,7 +197,10 @@ func (j *copyJob) plan(ctx context.Context) error {
 
 // missing finds the segments of an archive that are to be copied.
 func (j *copyJob) missing(a *copiedArchive) error {
-	var have map[int]tarfile.Entry
+	places, there := make(map[segment.ID]int, len(a.order)), make([]bool, len(a.order))
+	for i := range a.order {
+		places[a.at(i).ID] = i
+	}
 	if j.there != nil {
 		if i := slices.IndexFunc(j.there.tars, func(t *segmentTar) bool { return t.Name == a.from.Name }); i >= 0 {
 			a.there = j.there.tars[i]
@@ -205,57 +208,32 @@ func (j *copyJob) missing(a *copiedArchive) error {
 	}
 	if t := a.there; t != nil {
 		a.whole = t.file != nil
-		have = make(map[int]tarfile.Entry, t.Len())
-		unseen := map[int]bool{}
-		if t.blobs != nil {
-			for i, e := range t.blobs.Entries() {
-				number, seen := t.blobs.Number(i)
-				have[number], unseen[number] = e, !seen
-			}
-			// It must also have all its parts besides segments.
+		if t.blobs != nil { // it must also have all its parts besides segments
 			a.whole = a.whole && t.blobs.SizeOf(cloud.Binaries) > 0 && t.blobs.SizeOf(cloud.Graph) > 0 &&
 				(j.to.Can().ListHeaders != nil || t.blobs.SizeOf(cloud.Index) > 0)
-		} else {
-			byID := make(map[segment.ID]int, len(a.order))
-			for i, number := range a.numbers {
-				byID[a.at(i).ID] = number
-			}
-			for _, e := range t.All() {
-				number, ok := byID[e.ID]
-				if !ok {
-					number = -1
-				}
-				have[number] = plain(e)
-			}
 		}
-		places := make(map[int]int, len(a.numbers))
-		for i, number := range a.numbers {
-			places[number] = i
-		}
-		for number, e := range have {
-			i, ok := places[number]
-			if !ok || a.at(i).ID != e.ID {
+		for k, row := range t.ByPosition() {
+			e, seen := t.At(int(row)), true
+			i, ok := places[e.ID]
+			if t.blobs == nil {
+				e = e.Plain()
+			} else if number, is := t.blobs.Number(k); ok {
+				ok, seen = number == a.numbers[i], is
+			}
+			if !ok {
 				return refuse("%s: expected a copy of the source, found another store: segment %s is not in the source, or at another place", t.path, e.ID)
 			}
-			if want := a.at(i); want.Len != e.Len || want.Generation != e.Generation || unseen[number] {
-				delete(have, number)
-			}
+			want := a.at(i)
+			there[i] = seen && want.Len == e.Len && want.Generation == e.Generation
 		}
 	}
-	for i, number := range a.numbers {
-		if _, ok := have[number]; !ok {
+	whole := !slices.Contains(there, false)
+	for i, is := range there {
+		if !is || !whole && j.tars { // a tar is written completely
 			a.missing = append(a.missing, i)
 		}
 	}
-	if len(a.missing) > 0 {
-		a.whole = false
-		if j.tars { // a tar is written completely
-			a.missing = a.missing[:0]
-			for i := range a.order {
-				a.missing = append(a.missing, i)
-			}
-		}
-	}
+	a.whole = a.whole && whole
 	return nil
 }
 
@@ -324,8 +302,7 @@ func (j *copyJob) segment(ctx context.Context, a *copiedArchive, i int) (f segme
 	if j.tars {
 		how = j.s.r.trust
 	}
-	f.ID, f.Generation = e.ID, e.Generation
-	f.Header, f.Data, err = a.from.readMoved(ctx, e, how)
+	f, err = a.from.readMoved(ctx, e, how)
 	if err == nil && e.ID.IsData() && how != asStored {
 		if _, ok := segment.ParseHead(f.Data); !ok {
 			err = &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: "it does not begin like a data segment"}
@@ -346,14 +323,8 @@ func (s *Store) parts(ctx context.Context, t *segmentTar) (binaries, graph []byt
 		}
 	}
 	w, names := tarfile.NewWriter(io.Discard, t.Name, nil), transfer.NewNames(t.path, s.source.Segment)
-	read := func(ctx context.Context, i uint32) (f segment.Finished, err error) {
-		e := t.At(int(i))
-		f.ID, f.Generation = e.ID, e.Generation
-		f.Data, err = t.read(ctx, e, nil, s.r.trust)
-		return f, err
-	}
-	data := slices.DeleteFunc(t.ByPosition(), func(i uint32) bool { return !t.At(int(i)).ID.IsData() })
-	err = transfer.Each(ctx, pipe.All(data), read, func(_ uint32, f segment.Finished) error {
+	read := func(ctx context.Context, e tarfile.Entry) (segment.Finished, error) { return t.readMoved(ctx, e, s.r.trust) }
+	err = transfer.Each(ctx, t.data(), read, func(_ tarfile.Entry, f segment.Finished) error {
 		if err := names.Describe(ctx, &f, nil); err != nil {
 			return err
 		}

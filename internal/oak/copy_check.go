@@ -95,13 +95,13 @@ func (s *Store) CheckCopy(ctx context.Context, to store.Store, name string, o Co
 
 func (j *copyJob) compare(ctx context.Context, a *copiedArchive, t *segmentTar, c *CopyCheck, differ func(archive, segment, what string)) error {
 	err := pipe.Each(ctx, pipe.All(a.order), transfer.AtOnce, func(ctx context.Context, i uint32) error {
-		e := plain(a.from.At(int(i)))
+		e := a.from.At(int(i)).Plain()
 		k, ok := t.Find(e.ID)
 		if !ok {
 			differ(a.from.Name, e.ID.String(), "missing in the copy")
 			return nil
 		}
-		x := plain(t.At(k))
+		x := t.At(k).Plain()
 		want, err := a.from.read(ctx, e, nil, asStored)
 		if err != nil {
 			return err

@@ -3,12 +3,14 @@ package oak
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
 	"sync/atomic"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/oak/internal/cloud"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
@@ -26,10 +28,8 @@ type mover struct {
 
 // read reads an intact segment, with its header.
 func (m *mover) read(ctx context.Context, id segment.ID) (f segment.Finished, err error) {
-	f.ID = id
 	err = m.r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) (err error) {
-		f.Header, f.Data, err = t.readMoved(ctx, e, healing)
-		f.Generation = plain(e).Generation
+		f, err = t.readMoved(ctx, e, healing)
 		return err
 	})
 	return f, err
@@ -37,15 +37,17 @@ func (m *mover) read(ctx context.Context, id segment.ID) (f segment.Finished, er
 
 // readMoved reads a segment that is written to another tar, with the header that it has or, in a blob,
 // deserves.
-func (t *segmentTar) readMoved(ctx context.Context, e tarfile.Entry, how trust) (header, data []byte, err error) {
+func (t *segmentTar) readMoved(ctx context.Context, e tarfile.Entry, how trust) (f segment.Finished, err error) {
 	if t.blobs == nil {
-		return t.readBoth(ctx, e, nil, true, how)
+		f = segment.Finished{ID: e.ID, Generation: e.Plain().Generation}
+		f.Header, f.Data, err = t.readBoth(ctx, e, nil, true, how)
+		return f, err
 	}
-	header, data, err = cloud.Read(ctx, t.obj, e)
+	f, err = cloud.Read(ctx, t.obj, e)
 	if isAltered(err) && how == asStored {
 		err = nil
 	}
-	return header, data, err
+	return f, err
 }
 
 // parsed returns the segments of the store for a writer that uses parts of them.
@@ -70,12 +72,21 @@ func (m *mover) made(f segment.Finished) segment.Finished {
 	return f
 }
 
-// plain returns an entry as Oak writes it since 1.8: only data segments have a generation.
-func plain(e tarfile.Entry) tarfile.Entry {
-	if !e.ID.IsData() {
-		e.Generation = tarfile.Generation{}
+// keepTar copies a tar of st that is to be replaced or removed to the first free name that Oak's own
+// recovery would use. A copy that a killed run has left is not made again.
+func keepTar(ctx context.Context, to, st store.Store, tar string) (aside string, err error) {
+	for i := 1; ; i++ {
+		if aside = tar + ".bak"; i > 1 {
+			aside = fmt.Sprintf("%s.%d.bak", tar, i)
+		}
+		there, err := kit.Alike(ctx, st, tar, aside)
+		if errors.Is(err, fs.ErrNotExist) {
+			return aside, kit.Copy(ctx, to, aside, st, tar, nil, nil)
+		}
+		if there || err != nil {
+			return aside, err
+		}
 	}
-	return e
 }
 
 // other opens the store in a folder that is to be written to. It returns nil if there is none. If the

@@ -139,19 +139,20 @@ type made struct {
 // has none, and gets one with a checksum if it has the MD5 that Azure computed when the blob was written.
 // Another MD5 is an error, of the class [segment.Altered], with the segment and a header without a
 // checksum.
-func Read(ctx context.Context, from store.Object, e tarfile.Entry) (header, data []byte, err error) {
+func Read(ctx context.Context, from store.Object, e tarfile.Entry) (f segment.Finished, err error) {
+	f = segment.Finished{ID: e.ID, Generation: e.Plain().Generation}
 	m, ok := from.(*made)
 	if !ok || m.a == nil {
 		b := make([]byte, tarfile.BlockSize+e.Len)
-		err := from.ReadAt(ctx, b, e.Pos-tarfile.BlockSize)
-		return b[:tarfile.BlockSize], b[tarfile.BlockSize:], err
+		f.Header, f.Data = b[:tarfile.BlockSize], b[tarfile.BlockSize:]
+		return f, from.ReadAt(ctx, b, e.Pos-tarfile.BlockSize)
 	}
-	data = make([]byte, e.Len)
-	proven, err := m.prove(ctx, m.a.at(e.Pos), data)
-	if proven {
-		return tarfile.NewHeader(nil, e.ID, data, time.Now()), data, nil
+	f.Data = make([]byte, e.Len)
+	proven, err := m.prove(ctx, m.a.at(e.Pos), f.Data)
+	if f.Header = tarfile.Unproven(e.ID, f.Data); proven {
+		f.Header = tarfile.NewHeader(nil, e.ID, f.Data, time.Now())
 	}
-	return tarfile.Unproven(e.ID, data), data, err
+	return f, err
 }
 
 // prove reads the i-th segment of an archive.

@@ -83,8 +83,7 @@ func (p *Plan) changed(c Segment) error {
 // finished reads a segment with its header, and corrects its wrong bit, if it has one. The MD5 of a blob
 // only proves it: the survey has judged it without.
 func (p *Plan) finished(ctx context.Context, c Segment) (f segment.Finished, err error) {
-	f.ID = c.ID
-	f.Header, f.Data, err = cloud.Read(ctx, p.Sources[c.From].Object, tarfile.Entry{ID: c.ID, Pos: c.Pos, Len: int(c.Len)})
+	f, err = cloud.Read(ctx, p.Sources[c.From].Object, tarfile.Entry{ID: c.ID, Pos: c.Pos, Len: int(c.Len)})
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return f, p.changed(c)
 	}

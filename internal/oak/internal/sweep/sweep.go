@@ -66,13 +66,8 @@ type writer struct {
 	names *transfer.Names
 }
 
-func (w *writer) read(ctx context.Context, i uint32) (f segment.Finished, err error) {
-	e := w.t.Index().At(int(i))
-	if f.ID = e.ID; e.ID.IsData() {
-		f.Generation = e.Generation // the index before Oak 1.8 has one of others, too
-	}
-	f.Header, f.Data, err = cloud.Read(ctx, w.t.Object, e)
-	return f, err
+func (w *writer) read(ctx context.Context, i uint32) (segment.Finished, error) {
+	return cloud.Read(ctx, w.t.Object, w.t.Index().At(int(i)))
 }
 
 // describe adds what graph and binary references contain about a segment. As in Oak, the result omits

@@ -14,15 +14,15 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-var user, bulk = segment.ID{6: 0x40, 8: 0xa0}, segment.ID{6: 0x40, 8: 0xb0}
+var user, other = segment.ID{6: 0x40, 8: 0xa0}, segment.ID{6: 0x40, 8: 0xa0, 15: 1}
 
-// naming is a data segment that refers to a bulk segment and names binaries.
+// naming is a data segment that refers to another one and names binaries.
 func naming(names ...string) []byte {
 	b := make([]byte, 1024)
 	copy(b, "0aK\x0d")
 	binary.BigEndian.PutUint32(b[14:], 1)
 	binary.BigEndian.PutUint32(b[18:], uint32(len(names)))
-	copy(b[32:], bulk[:])
+	copy(b[32:], other[:])
 	at := len(b)
 	for i, name := range names {
 		row := b[48+9*i:]
@@ -40,7 +40,7 @@ func none(context.Context, segment.ID) (*segment.Segment, error) { return nil, f
 
 func TestNamesAreThoseOfTheSegment(t *testing.T) {
 	f := segment.Finished{ID: user, Data: naming("one#1", "two#2", "one#1")}
-	if err := NewNames("t", none).Describe(t.Context(), &f, nil); err != nil || !slices.Equal(f.Refs, []segment.ID{bulk}) || !slices.Equal(f.BlobIDs, []string{"one#1", "two#2"}) {
+	if err := NewNames("t", none).Describe(t.Context(), &f, nil); err != nil || !slices.Equal(f.Refs, []segment.ID{other}) || !slices.Equal(f.BlobIDs, []string{"one#1", "two#2"}) {
 		t.Errorf("%v, %q, %v", f.Refs, f.BlobIDs, err)
 	}
 	small := NewNames("t", none)
@@ -50,7 +50,7 @@ func TestNamesAreThoseOfTheSegment(t *testing.T) {
 		t.Errorf("more names than fit: %v", err)
 	}
 	b := naming("one#1", "two#2")
-	copy(b[len(b)-8:], "\xf0\x00\x00\x01\x00\x00\x00\x05") // a name that is a record of the bulk segment
+	copy(b[len(b)-8:], "\xf0\x00\x01\x00\x00\x00\x05") // a name that is a record of the other one
 	lost := 0
 	f = segment.Finished{ID: user, Data: b}
 	if err := NewNames("t", none).Describe(t.Context(), &f, func(error) { lost++ }); err != nil || lost != 1 || !slices.Equal(f.BlobIDs, []string{"two#2"}) {
