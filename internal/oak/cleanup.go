@@ -191,7 +191,7 @@ func (c *Cleanup) Apply(ctx context.Context) error {
 			continue
 		}
 		if _, err := c.plan.Sweep(ctx, r.st, prefix, i); err != nil {
-			return r.storeFault(err)
+			return r.corrupt(r.storeFault(err), "")
 		}
 	}
 	if err := c.log(ctx); err != nil {

@@ -112,7 +112,6 @@ type copiedArchive struct {
 	missing []int    // which of them are to be copied
 	there   *segmentTar
 	whole   bool // complete, with its other parts
-	told    *CopiedArchive
 }
 
 func (a *copiedArchive) at(i int) tarfile.Entry { return a.from.At(int(a.order[i])).Plain() }
@@ -162,37 +161,39 @@ func (j *copyJob) close() error {
 	if j.there == nil {
 		return nil
 	}
-	r := j.there
-	j.there = nil
-	return r.close()
+	return j.there.close()
 }
 
 // plan finds what is missing. It returns an error if the copy would destroy something.
 func (j *copyJob) plan(ctx context.Context) error {
-	known := map[string]bool{}
-	j.c.Archives = make([]CopiedArchive, len(j.archives))
-	for i, a := range j.archives {
-		known[a.from.Name] = true
-		a.told = &j.c.Archives[i]
-		*a.told = CopiedArchive{Name: a.from.Name, Segments: len(a.order)}
+	for _, a := range j.archives {
 		if err := j.missing(a); err != nil {
 			return err
 		}
+		told := CopiedArchive{Name: a.from.Name, Segments: len(a.order), Copied: len(a.missing)}
 		for _, n := range a.missing {
-			a.told.Bytes += int64(a.at(n).Len)
+			told.Bytes += int64(a.at(n).Len)
 		}
-		a.told.Copied = len(a.missing)
-		j.c.Segments, j.c.Bytes = j.c.Segments+int64(a.told.Copied), j.c.Bytes+a.told.Bytes
-		j.c.There += int64(len(a.order) - len(a.missing))
+		j.c.Archives = append(j.c.Archives, told)
+		j.c.Segments, j.c.Bytes = j.c.Segments+int64(told.Copied), j.c.Bytes+told.Bytes
+		j.c.There += int64(told.Segments - told.Copied)
 	}
-	if j.there != nil {
-		for _, t := range slices.Backward(j.there.list.Tars) {
-			if !known[t.Name] {
-				j.c.Stay = append(j.c.Stay, t.Name)
-			}
-		}
-	}
+	j.c.Stay = j.stay()
 	return j.planJournal(ctx)
+}
+
+// stay returns which archives of the copy the source does not have.
+func (j *copyJob) stay() []string {
+	names := []string{}
+	if j.there == nil {
+		return names
+	}
+	for _, t := range slices.Backward(j.there.list.Tars) {
+		if j.s.r.byPath[j.s.r.list.Path(t.Name)] == nil {
+			names = append(names, t.Name)
+		}
+	}
+	return names
 }
 
 // missing finds the segments of an archive that are to be copied.
@@ -202,9 +203,7 @@ func (j *copyJob) missing(a *copiedArchive) error {
 		places[a.at(i).ID] = i
 	}
 	if j.there != nil {
-		if i := slices.IndexFunc(j.there.tars, func(t *segmentTar) bool { return t.Name == a.from.Name }); i >= 0 {
-			a.there = j.there.tars[i]
-		}
+		a.there = j.there.byPath[j.dir.Path(a.from.Name)]
 	}
 	if t := a.there; t != nil {
 		a.whole = t.file != nil
@@ -323,7 +322,9 @@ func (s *Store) parts(ctx context.Context, t *segmentTar) (binaries, graph []byt
 		}
 	}
 	w, names := tarfile.NewWriter(io.Discard, t.Name, nil), transfer.NewNames(t.path, s.source.Segment)
-	read := func(ctx context.Context, e tarfile.Entry) (segment.Finished, error) { return t.readMoved(ctx, e, s.r.trust) }
+	read := func(ctx context.Context, e tarfile.Entry) (segment.Finished, error) {
+		return t.readMoved(ctx, e, s.r.trust)
+	}
 	err = transfer.Each(ctx, t.data(), read, func(_ tarfile.Entry, f segment.Finished) error {
 		if err := names.Describe(ctx, &f, nil); err != nil {
 			return err

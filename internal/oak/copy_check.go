@@ -48,7 +48,7 @@ func (s *Store) CheckCopy(ctx context.Context, to store.Store, name string, o Co
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, j.close()) }()
-	c := &CopyCheck{Differences: []Difference{}, Stay: []string{}}
+	c := &CopyCheck{Differences: []Difference{}, Stay: j.stay()}
 	differ := func(archive, segment, what string) {
 		j.mu.Lock()
 		defer j.mu.Unlock()
@@ -60,23 +60,18 @@ func (s *Store) CheckCopy(ctx context.Context, to store.Store, name string, o Co
 		return nil, &fs.PathError{Op: "open", Path: storekit.AddressOf(to, j.dir.Dir), Err: fs.ErrNotExist}
 	}
 	for _, a := range j.archives {
-		i := slices.IndexFunc(j.there.tars, func(t *segmentTar) bool { return t.Name == a.from.Name })
-		if i < 0 {
+		t := j.there.byPath[j.dir.Path(a.from.Name)]
+		if t == nil {
 			differ(a.from.Name, "", "missing in the copy")
 			continue
 		}
-		if err := j.compare(ctx, a, j.there.tars[i], c, differ); err != nil {
+		if err := j.compare(ctx, a, t, c, differ); err != nil {
 			return nil, err
 		}
 	}
 	slices.SortStableFunc(c.Differences, func(a, b Difference) int {
 		return cmp.Or(cmp.Compare(a.Archive, b.Archive), cmp.Compare(a.Segment, b.Segment))
 	})
-	for _, t := range j.there.list.Tars {
-		if !slices.ContainsFunc(j.archives, func(a *copiedArchive) bool { return a.from.Name == t.Name }) {
-			c.Stay = append(c.Stay, t.Name)
-		}
-	}
 	if err := j.planJournal(ctx); refused(err) {
 		differ("", "", err.Error())
 	} else if err != nil {

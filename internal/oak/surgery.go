@@ -399,12 +399,10 @@ func (v *reviser) copier(from *treeReader) (*compact.Copier, trees, error) {
 			return ok && other.Generation.Gen == e.Generation.Gen && other.Generation.Full == e.Generation.Full
 		}
 	} else {
-		done := map[segment.ID]bool{}
 		bulk = func(ctx context.Context, id segment.ID) error {
-			if done[id] {
+			if !v.from.first(id) {
 				return nil
 			}
-			done[id] = true
 			err := v.s.r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) error { return t.check(ctx, e, strict) })
 			if err == nil || ctx.Err() != nil {
 				return err

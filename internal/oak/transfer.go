@@ -23,7 +23,25 @@ import (
 // gets a checksum there, [tarfile.NewHeader] decides by the headers that they had.
 type mover struct {
 	r     *repository
-	doubt atomic.Bool // a segment of which parts were used is not proven
+	doubt atomic.Bool    // a segment of which parts were used is not proven
+	moved []tarfile.Bits // a bit for each segment of each tar
+}
+
+// first reports whether it is called with a segment for the first time.
+func (m *mover) first(id segment.ID) bool {
+	if m.moved == nil {
+		m.moved = make([]tarfile.Bits, len(m.r.tars))
+	}
+	for i, t := range m.r.tars {
+		if n, ok := t.Find(id); ok {
+			if m.moved[i] == nil {
+				m.moved[i] = tarfile.NewBits(t.Len())
+			}
+			defer m.moved[i].Set(n)
+			return !m.moved[i].Has(n)
+		}
+	}
+	return true
 }
 
 // read reads an intact segment, with its header.

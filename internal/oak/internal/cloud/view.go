@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 const (
@@ -216,7 +217,9 @@ func (m *made) ReadAt(ctx context.Context, p []byte, off int64) error {
 		}
 		far = append(far, piece{at: from - x.at, object: x.object, bytes: dst})
 	}
-	read := func(ctx context.Context, x piece) error { return readAt(ctx, m.st, x.object, x.bytes, x.at) }
+	read := func(ctx context.Context, x piece) error {
+		return storekit.Briefly(m.st, x.object).ReadAt(ctx, x.bytes, x.at)
+	}
 	if len(far) == 1 {
 		return read(ctx, far[0])
 	}

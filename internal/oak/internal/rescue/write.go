@@ -119,12 +119,9 @@ func (p *Plan) segment(ctx context.Context, id segment.ID) (*segment.Segment, er
 			continue
 		}
 		b := make([]byte, place.Len)
-		if err := place.Object.ReadAt(ctx, b, place.Pos); errors.Is(err, io.ErrUnexpectedEOF) {
-			continue
-		} else if err != nil {
+		if err := place.Object.ReadAt(ctx, b, place.Pos); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil, err
-		}
-		if g, err := segment.Parse(id, b); err == nil {
+		} else if g, bad := segment.Parse(id, b); err == nil && bad == nil {
 			return g, nil
 		}
 	}

@@ -150,7 +150,7 @@ func TestWhatIsWrittenDependsOnTheOldTarAlone(t *testing.T) {
 		before = b
 		x := openTar(t, st, "data00001b.tar")
 		i, _ := x.Index().Find(s.keep.id)
-		h, err := x.ReadHeader(t.Context(), i)
+		h, err := tarfile.ParseHeader(b[x.Index().At(i).Pos-tarfile.BlockSize:][:tarfile.BlockSize])
 		if err != nil || !h.ModTime.Equal(someTime().Add(-4*time.Second)) {
 			t.Error(h, err)
 		}

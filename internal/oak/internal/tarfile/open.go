@@ -105,23 +105,6 @@ func (t *Tar) Read(ctx context.Context, i int, buf []byte) ([]byte, error) {
 	return buf, nil
 }
 
-func (t *Tar) ReadHeader(ctx context.Context, i int) (Header, error) {
-	e := t.index.At(i)
-	off := e.Pos - BlockSize
-	if off < 0 || e.Pos > t.size {
-		return Header{}, t.fault(OutOfBounds, e.Pos, "segment %s: the header cannot be at %d of %d", e.ID, off, t.size)
-	}
-	b := make([]byte, BlockSize)
-	if err := t.obj.ReadAt(ctx, b, off); err != nil {
-		return Header{}, readError(t.name, off, err)
-	}
-	h, err := ParseHeader(b)
-	if err != nil {
-		return h, t.fault(BadHeader, off, "segment %s: %v", e.ID, err)
-	}
-	return h, nil
-}
-
 // A part is the graph or the binary references: header, zeros, content, footer.
 type part struct {
 	Span
