@@ -251,8 +251,8 @@ func (c *copying) segments(ctx context.Context) (err error) {
 	c.all = slices.DeleteFunc(c.all, c.has)
 	c.said.Known -= int64(len(c.all))
 	m, names := &mover{r: c.s.r}, transfer.NewNames(c.s.r.name, c.s.source.Segment)
-	read := func(ctx context.Context, id segment.ID) (segment.Finished, error) {
-		f, err := m.read(ctx, id)
+	read := func(ctx context.Context, id segment.ID, buf []byte) (segment.Finished, error) {
+		f, err := m.read(ctx, id, buf)
 		return f, c.s.r.corrupt(err, id.String())
 	}
 	err = transfer.Each(ctx, pipe.All(c.all), read, func(id segment.ID, f segment.Finished) error {

@@ -153,7 +153,7 @@ func (j *compaction) bulk(ctx context.Context, id segment.ID) error {
 	if !j.from.first(id) {
 		return nil
 	}
-	f, err := j.from.read(ctx, id)
+	f, err := j.from.read(ctx, id, nil)
 	if err != nil {
 		return err
 	}

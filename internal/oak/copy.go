@@ -242,7 +242,9 @@ func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 		return nil
 	case j.tars:
 		_, err := transfer.Tar[int]{
-			Read:  func(ctx context.Context, i int) (segment.Finished, error) { return j.segment(ctx, a, i) },
+			Read: func(ctx context.Context, i int, buf []byte) (segment.Finished, error) {
+				return j.segment(ctx, a, i, buf)
+			},
 			Parts: func(ctx context.Context) (binaries, graph []byte, err error) { return j.s.parts(ctx, a.from) },
 		}.Write(ctx, j.to, j.dir.Path(a.from.Name), a.missing)
 		return err
@@ -254,7 +256,7 @@ func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 		}
 	}
 	send := func(ctx context.Context, i int) error {
-		f, err := j.segment(ctx, a, i)
+		f, err := j.segment(ctx, a, i, nil)
 		if err == nil {
 			err = sink.Segment(ctx, a.numbers[i], a.at(i), f.Data, tarfile.Proves(f.ID, f.Header, f.Data))
 		}
@@ -296,12 +298,12 @@ func (j *copyJob) progress(segments, bytes int64) {
 
 // segment reads a segment to be copied, with its header. A damaged segment is an error, because
 // nothing would show the damage of a blob. If segments are not to be compared, a tar gets it.
-func (j *copyJob) segment(ctx context.Context, a *copiedArchive, i int) (f segment.Finished, err error) {
+func (j *copyJob) segment(ctx context.Context, a *copiedArchive, i int, buf []byte) (f segment.Finished, err error) {
 	e, how := a.at(i), healing
 	if j.tars {
 		how = j.s.r.trust
 	}
-	f, err = a.from.readMoved(ctx, e, how)
+	f, err = a.from.readMoved(ctx, e, buf, how)
 	if err == nil && e.ID.IsData() && how != asStored {
 		if _, ok := segment.ParseHead(f.Data); !ok {
 			err = &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: "it does not begin like a data segment"}
@@ -322,8 +324,8 @@ func (s *Store) parts(ctx context.Context, t *segmentTar) (binaries, graph []byt
 		}
 	}
 	w, names := tarfile.NewWriter(io.Discard, t.Name, nil), transfer.NewNames(t.path, s.source.Segment)
-	read := func(ctx context.Context, e tarfile.Entry) (segment.Finished, error) {
-		return t.readMoved(ctx, e, s.r.trust)
+	read := func(ctx context.Context, e tarfile.Entry, buf []byte) (segment.Finished, error) {
+		return t.readMoved(ctx, e, buf, s.r.trust)
 	}
 	err = transfer.Each(ctx, t.data(), read, func(_ tarfile.Entry, f segment.Finished) error {
 		if err := names.Describe(ctx, &f, nil); err != nil {

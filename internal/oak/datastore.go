@@ -290,9 +290,9 @@ func (s *Store) usesOf(ctx context.Context, t *segmentTar, listed bool, tell fun
 		}
 		return fmt.Errorf("oak: %s: segment %s: its binaries are unknown: %w", t.path, e.ID, s.r.storeFault(err))
 	}
-	read := func(ctx context.Context, e tarfile.Entry) (f segment.Finished, err error) {
+	read := func(ctx context.Context, e tarfile.Entry, buf []byte) (f segment.Finished, err error) {
 		f.ID = e.ID
-		f.Data, err = t.read(ctx, e, nil, healing)
+		f.Data, err = t.read(ctx, e, buf, healing)
 		return f, fail(e, err)
 	}
 	names := transfer.NewNames(t.path, (&parsed{r: s.r}).Segment)

@@ -408,7 +408,7 @@ func (v *reviser) copier(from *treeReader) (*compact.Copier, trees, error) {
 				return err
 			}
 			// It is missing or damaged. If there are two copies, the newer one counts.
-			f, err := v.from.read(ctx, id)
+			f, err := v.from.read(ctx, id, nil)
 			if err != nil {
 				return err
 			}

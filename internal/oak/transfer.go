@@ -44,10 +44,10 @@ func (m *mover) first(id segment.ID) bool {
 	return true
 }
 
-// read reads an intact segment, with its header.
-func (m *mover) read(ctx context.Context, id segment.ID) (f segment.Finished, err error) {
+// read reads an intact segment, with its header, into buf or a longer slice.
+func (m *mover) read(ctx context.Context, id segment.ID, buf []byte) (f segment.Finished, err error) {
 	err = m.r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) (err error) {
-		f, err = t.readMoved(ctx, e, healing)
+		f, err = t.readMoved(ctx, e, buf, healing)
 		return err
 	})
 	return f, err
@@ -55,13 +55,13 @@ func (m *mover) read(ctx context.Context, id segment.ID) (f segment.Finished, er
 
 // readMoved reads a segment that is written to another tar, with the header that it has or, in a blob,
 // deserves.
-func (t *segmentTar) readMoved(ctx context.Context, e tarfile.Entry, how trust) (f segment.Finished, err error) {
+func (t *segmentTar) readMoved(ctx context.Context, e tarfile.Entry, buf []byte, how trust) (f segment.Finished, err error) {
 	if t.blobs == nil {
 		f = segment.Finished{ID: e.ID, Generation: e.Plain().Generation}
-		f.Header, f.Data, err = t.readBoth(ctx, e, nil, true, how)
+		f.Header, f.Data, err = t.readBoth(ctx, e, buf, true, how)
 		return f, err
 	}
-	f, err = cloud.Read(ctx, t.obj, e)
+	f, err = cloud.Read(ctx, t.obj, e, buf)
 	if isAltered(err) && how == asStored {
 		err = nil
 	}
@@ -71,7 +71,7 @@ func (t *segmentTar) readMoved(ctx context.Context, e tarfile.Entry, how trust) 
 // parsed returns the segments of the store for a writer that uses parts of them.
 func (m *mover) parsed() *parsed {
 	return &parsed{r: m.r, load: func(ctx context.Context, id segment.ID) (*segment.Segment, error) {
-		f, err := m.read(ctx, id)
+		f, err := m.read(ctx, id, nil)
 		if err != nil {
 			return nil, err
 		}

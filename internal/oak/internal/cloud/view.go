@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -136,19 +137,18 @@ type made struct {
 	dir string
 }
 
-// Read reads a segment that is to be moved, with its header. In an archive that a view has opened, it
+// Read reads a segment that is to be moved, with its header, into buf or a longer slice. In an archive that a view has opened, it
 // has none, and gets one with a checksum if it has the MD5 that Azure computed when the blob was written.
 // Another MD5 is an error, of the class [segment.Altered], with the segment and a header without a
 // checksum.
-func Read(ctx context.Context, from store.Object, e tarfile.Entry) (f segment.Finished, err error) {
+func Read(ctx context.Context, from store.Object, e tarfile.Entry, buf []byte) (f segment.Finished, err error) {
 	f = segment.Finished{ID: e.ID, Generation: e.Plain().Generation}
+	b := slices.Grow(buf[:0], tarfile.BlockSize+e.Len)[:tarfile.BlockSize+e.Len]
+	f.Header, f.Data = b[:tarfile.BlockSize], b[tarfile.BlockSize:]
 	m, ok := from.(*made)
 	if !ok || m.a == nil {
-		b := make([]byte, tarfile.BlockSize+e.Len)
-		f.Header, f.Data = b[:tarfile.BlockSize], b[tarfile.BlockSize:]
 		return f, from.ReadAt(ctx, b, e.Pos-tarfile.BlockSize)
 	}
-	f.Data = make([]byte, e.Len)
 	proven, err := m.prove(ctx, m.a.at(e.Pos), f.Data)
 	if f.Header = tarfile.Unproven(e.ID, f.Data); proven {
 		f.Header = tarfile.NewHeader(nil, e.ID, f.Data, time.Now())

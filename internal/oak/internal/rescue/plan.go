@@ -114,7 +114,7 @@ func (p *Plan) Find(id tarfile.ID) (Segment, bool) {
 
 // Read reads a segment of the plan in its final form.
 func (p *Plan) Read(ctx context.Context, c Segment) ([]byte, error) {
-	f, err := p.finished(ctx, c)
+	f, err := p.finished(ctx, c, nil)
 	return f.Data, err
 }
 

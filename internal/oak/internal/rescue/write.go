@@ -82,8 +82,8 @@ func (p *Plan) changed(c Segment) error {
 
 // finished reads a segment with its header, and corrects its wrong bit, if it has one. The MD5 of a blob
 // only proves it: the survey has judged it without.
-func (p *Plan) finished(ctx context.Context, c Segment) (f segment.Finished, err error) {
-	f, err = cloud.Read(ctx, p.Sources[c.From].Object, tarfile.Entry{ID: c.ID, Pos: c.Pos, Len: int(c.Len)})
+func (p *Plan) finished(ctx context.Context, c Segment, buf []byte) (f segment.Finished, err error) {
+	f, err = cloud.Read(ctx, p.Sources[c.From].Object, tarfile.Entry{ID: c.ID, Pos: c.Pos, Len: int(c.Len)}, buf)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return f, p.changed(c)
 	}

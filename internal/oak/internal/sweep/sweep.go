@@ -66,8 +66,8 @@ type writer struct {
 	names *transfer.Names
 }
 
-func (w *writer) read(ctx context.Context, i uint32) (segment.Finished, error) {
-	return cloud.Read(ctx, w.t.Object, w.t.Index().At(int(i)))
+func (w *writer) read(ctx context.Context, i uint32, buf []byte) (segment.Finished, error) {
+	return cloud.Read(ctx, w.t.Object, w.t.Index().At(int(i)), buf)
 }
 
 // describe adds what graph and binary references contain about a segment. As in Oak, the result omits

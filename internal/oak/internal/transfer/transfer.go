@@ -22,13 +22,16 @@ import (
 // AtOnce is how many segments are read concurrently, of at most 256 KiB each. As many are waiting.
 const AtOnce = 16
 
-// Each reads segments, several at a time, and calls take with them in their order.
-func Each[T any](ctx context.Context, all iter.Seq2[T, error], read func(context.Context, T) (segment.Finished, error), take func(T, segment.Finished) error) error {
+// Each reads segments, several at a time, and calls take with them in their order. read may use buf, which
+// has room for a segment and its header, until take returns.
+func Each[T any](ctx context.Context, all iter.Seq2[T, error], read func(ctx context.Context, of T, buf []byte) (segment.Finished, error), take func(T, segment.Finished) error) error {
 	type item struct {
 		of  T
+		buf []byte
 		f   segment.Finished
 		err error
 	}
+	free := make(chan []byte, 2*AtOnce) // all that are under way
 	items := func(yield func(*item, error) bool) {
 		for of, err := range all {
 			if !yield(&item{of: of}, err) {
@@ -36,18 +39,26 @@ func Each[T any](ctx context.Context, all iter.Seq2[T, error], read func(context
 			}
 		}
 	}
-	return pipe.Ordered(ctx, items, AtOnce, func(ctx context.Context, i *item) { i.f, i.err = read(ctx, i.of) }, func(i *item) error {
-		if i.err != nil {
-			return i.err
+	return pipe.Ordered(ctx, items, AtOnce, func(ctx context.Context, i *item) {
+		select {
+		case i.buf = <-free:
+		default:
+			i.buf = make([]byte, tarfile.BlockSize+tarfile.MaxSegment)
 		}
-		return take(i.of, i.f)
+		i.f, i.err = read(ctx, i.of, i.buf)
+	}, func(i *item) error {
+		if i.err == nil {
+			i.err = take(i.of, i.f)
+			free <- i.buf
+		}
+		return i.err
 	}, func(*item) {})
 }
 
 // A Tar is one that is made of other tars, and how.
 type Tar[T any] struct {
-	// Read reads a segment, with its header. Several goroutines call it.
-	Read func(context.Context, T) (segment.Finished, error)
+	// Read reads a segment, with its header; see [Each]. Several goroutines call it.
+	Read func(ctx context.Context, of T, buf []byte) (segment.Finished, error)
 	// Describe adds what the tar records about a segment. One goroutine calls it, in the order of
 	// segments.
 	Describe func(context.Context, T, *segment.Finished) error

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -76,11 +77,12 @@ func TestATarHasItsSegmentsInOrder(t *testing.T) {
 	broken := errors.New("broken")
 	for _, fail := range []int{-1, 50} {
 		st := &storetest.Mem{}
-		read := func(_ context.Context, i int) (f segment.Finished, err error) {
+		read := func(_ context.Context, i int, buf []byte) (f segment.Finished, err error) {
 			if i == fail {
 				err = broken
 			}
-			return segment.Finished{ID: id(i), Data: make([]byte, 10+i)}, err
+			data := append(buf[:0], bytes.Repeat([]byte{byte(i)}, 10+i)...)
+			return segment.Finished{ID: id(i), Data: data}, err
 		}
 		_, err := Tar[int]{Read: read}.Write(t.Context(), st, "data00000a.tar", all)
 		if fail >= 0 {
@@ -101,13 +103,14 @@ func TestATarHasItsSegmentsInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, k := range x.Index().ByPosition() {
-			if e := x.Index().At(int(k)); e.ID != id(i) || e.Len != 10+i {
-				t.Errorf("segment %d is %s of %d bytes", i, e.ID, e.Len)
+			b, err := x.Read(t.Context(), int(k), nil)
+			if e := x.Index().At(int(k)); err != nil || e.ID != id(i) || !bytes.Equal(b, bytes.Repeat([]byte{byte(i)}, 10+i)) {
+				t.Errorf("segment %d is %s of %d bytes, %v", i, e.ID, e.Len, err)
 			}
 		}
 	}
 	taken := 0
-	err := Each(t.Context(), pipe.All(all), func(context.Context, int) (segment.Finished, error) { return segment.Finished{}, nil },
+	err := Each(t.Context(), pipe.All(all), func(context.Context, int, []byte) (segment.Finished, error) { return segment.Finished{}, nil },
 		func(i int, _ segment.Finished) error {
 			if taken++; i == 3 {
 				return broken
