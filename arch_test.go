@@ -278,7 +278,8 @@ func TestRoomsKeepTheirBudgets(t *testing.T) {
 var remembered = map[string]string{
 	"format/databundle/internal/sstable: cache": "a lookup goes through the blocks of several tables, and the next one through most of them again",
 	"internal/oak: cache":                       "records refer to others in any segment: each node would read and parse several",
-	"internal/oak: pool":                        "buffers of 256 KiB, which hold nothing that is met again",
+	"internal/oak: pool":                        "nodes as JSON that were written: their room is used again",
+	"internal/oak/internal/transfer: pool":      "buffers of 256 KiB, which hold nothing that is met again",
 	"internal/oak/internal/segment: cache":      "nodes in a row have few templates, each of many records",
 	"format/rvn: pool":                          "encoders, which take long to make and hold nothing that is met again",
 }

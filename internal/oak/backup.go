@@ -342,15 +342,9 @@ func (c *copying) setAside(ctx context.Context) error {
 	}
 	var names []string
 	for _, t := range c.d.tars {
-		if !c.bad[t] {
-			continue
+		if c.bad[t] {
+			names = append(append(names, c.d.others(t.Number)...), t.Name)
 		}
-		for _, l := range c.d.shadowed {
-			if l.Number == t.Number {
-				names = append(names, l.Name)
-			}
-		}
-		names = append(names, t.Name)
 	}
 	for _, name := range names {
 		aside, err := keepTar(ctx, c.st, c.st, c.list.Path(name))

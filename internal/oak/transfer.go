@@ -90,6 +90,16 @@ func (m *mover) made(f segment.Finished) segment.Finished {
 	return f
 }
 
+// others returns the tars of a number that are not in use.
+func (r *repository) others(number int) (names []string) {
+	for _, t := range r.shadowed {
+		if t.Number == number {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
 // keepTar copies a tar of st that is to be replaced or removed to the first free name that Oak's own
 // recovery would use. A copy that a killed run has left is not made again.
 func keepTar(ctx context.Context, to, st store.Store, tar string) (aside string, err error) {

@@ -11,6 +11,7 @@ import (
 	"context"
 	"iter"
 	"path"
+	"sync"
 
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
@@ -22,16 +23,21 @@ import (
 // AtOnce is how many segments are read concurrently, of at most 256 KiB each. As many are waiting.
 const AtOnce = 16
 
-// Each reads segments, several at a time, and calls take with them in their order. read may use buf, which
-// has room for a segment and its header, until take returns.
+// A Buffer has room for a segment with its header.
+type Buffer [tarfile.BlockSize + tarfile.MaxSegment]byte
+
+// Buffers has Buffers for use.
+var Buffers = sync.Pool{New: func() any { return new(Buffer) }}
+
+// Each reads segments, several at a time, and calls take with them in their order. read may use buf, a
+// [Buffer], until take returns.
 func Each[T any](ctx context.Context, all iter.Seq2[T, error], read func(ctx context.Context, of T, buf []byte) (segment.Finished, error), take func(T, segment.Finished) error) error {
 	type item struct {
 		of  T
-		buf []byte
+		buf *Buffer
 		f   segment.Finished
 		err error
 	}
-	free := make(chan []byte, 2*AtOnce) // all that are under way
 	items := func(yield func(*item, error) bool) {
 		for of, err := range all {
 			if !yield(&item{of: of}, err) {
@@ -40,18 +46,14 @@ func Each[T any](ctx context.Context, all iter.Seq2[T, error], read func(ctx con
 		}
 	}
 	return pipe.Ordered(ctx, items, AtOnce, func(ctx context.Context, i *item) {
-		select {
-		case i.buf = <-free:
-		default:
-			i.buf = make([]byte, tarfile.BlockSize+tarfile.MaxSegment)
-		}
-		i.f, i.err = read(ctx, i.of, i.buf)
+		i.buf = Buffers.Get().(*Buffer)
+		i.f, i.err = read(ctx, i.of, i.buf[:])
 	}, func(i *item) error {
-		if i.err == nil {
-			i.err = take(i.of, i.f)
-			free <- i.buf
+		defer Buffers.Put(i.buf)
+		if i.err != nil {
+			return i.err
 		}
-		return i.err
+		return take(i.of, i.f)
 	}, func(*item) {})
 }
 
