@@ -9,12 +9,14 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/audit"
 	"github.com/holdall/holdall/internal/oak/internal/cloud"
 	"github.com/holdall/holdall/internal/oak/internal/newstore"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/oak/internal/transfer"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -245,47 +247,32 @@ func (c *copying) misplaced(ctx context.Context, log []byte) (wrong bool, err er
 func (c *copying) segments(ctx context.Context) (err error) {
 	w := newstore.New(c.st, c.list.Dir, newstore.Options{First: c.list.Next()})
 	defer func() { err = errors.Join(err, w.Abort()) }()
-	for _, id := range c.all {
-		if c.has(id) {
-			c.said.Known++
-			continue
+	c.said.Known = int64(len(c.all))
+	c.all = slices.DeleteFunc(c.all, c.has)
+	c.said.Known -= int64(len(c.all))
+	m, names := &mover{r: c.s.r}, transfer.NewNames(c.s.r.name, c.s.source.Segment)
+	read := func(ctx context.Context, id segment.ID, buf []byte) (segment.Finished, error) {
+		f, err := m.read(ctx, id, buf)
+		return f, c.s.r.corrupt(err, id.String())
+	}
+	err = transfer.Each(ctx, pipe.All(c.all), read, func(id segment.ID, f segment.Finished) error {
+		if err := names.Describe(ctx, &f, nil); err != nil {
+			return c.s.r.corrupt(c.s.r.storeFault(err), id.String())
 		}
-		f, err := c.read(ctx, id)
-		if err == nil {
-			err = w.Write(ctx, f)
-		}
-		if err != nil {
+		if err := w.Write(ctx, f); err != nil || c.o.Progress == nil {
 			return err
 		}
-		if c.o.Progress != nil {
-			c.o.Progress(1, int64(len(f.Data)))
-		}
+		c.o.Progress(1, int64(len(f.Data)))
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	sum, err := w.Tars(ctx)
 	c.said.Segments = sum.Segments
 	c.said.Bytes += sum.Bytes
 	c.said.Files = append(c.said.Files, sum.Files...)
 	return err
-}
-
-// read reads an intact segment, and what its tar records about it.
-func (c *copying) read(ctx context.Context, id segment.ID) (f segment.Finished, err error) {
-	f, err = (&mover{r: c.s.r}).read(ctx, id)
-	if err != nil || !id.IsData() {
-		return f, c.s.r.corrupt(err, id.String())
-	}
-	g, err := segment.Parse(id, f.Data)
-	if err != nil {
-		return f, c.s.r.corrupt(err, id.String())
-	}
-	h, _ := segment.ParseHead(f.Data)
-	for ref := range h.Refs.All() {
-		f.Refs = append(f.Refs, ref)
-	}
-	if f.BlobIDs, err = c.s.blobIDs(ctx, g); err != nil {
-		return f, c.s.r.corrupt(err, id.String())
-	}
-	return f, nil
 }
 
 // file writes a file beside the tars if its content differs from the existing one. An empty file
@@ -355,29 +342,19 @@ func (c *copying) setAside(ctx context.Context) error {
 	}
 	var names []string
 	for _, t := range c.d.tars {
-		if !c.bad[t] {
-			continue
+		if c.bad[t] {
+			names = append(append(names, c.d.others(t.Number)...), t.Name)
 		}
-		for _, l := range c.d.shadowed {
-			if l.Number == t.Number {
-				names = append(names, l.Name)
-			}
-		}
-		names = append(names, t.Name)
 	}
 	for _, name := range names {
-		aside := name + ".bak"
-		for i := 2; slices.ContainsFunc(c.list.Backups, func(f repo.File) bool { return f.Name == aside }); i++ {
-			aside = fmt.Sprintf("%s.%d.bak", name, i)
+		aside, err := keepTar(ctx, c.st, c.st, c.list.Path(name))
+		if err == nil {
+			err = storekit.Remove(ctx, c.st, c.list.Path(name))
 		}
-		from, to := c.list.Path(name), c.list.Path(aside)
-		if err := kit.Copy(ctx, c.st, to, c.st, from, nil, nil); err != nil {
+		if err != nil {
 			return err
 		}
-		if err := storekit.Remove(ctx, c.st, from); err != nil {
-			return err
-		}
-		c.said.Aside = append(c.said.Aside, to)
+		c.said.Aside = append(c.said.Aside, aside)
 	}
 	return nil
 }

@@ -191,7 +191,7 @@ func (c *Cleanup) Apply(ctx context.Context) error {
 			continue
 		}
 		if _, err := c.plan.Sweep(ctx, r.st, prefix, i); err != nil {
-			return r.storeFault(err)
+			return r.corrupt(r.storeFault(err), "")
 		}
 	}
 	if err := c.log(ctx); err != nil {
@@ -204,12 +204,8 @@ func (c *Cleanup) Apply(ctx context.Context) error {
 		}
 		// Without this tar, letters that were not used would be used again. Letters of tars that
 		// stay may be needed to recover damage in them.
-		for _, l := range r.shadowed {
-			var err error
-			if l.Number == t.Number {
-				err = storekit.Remove(ctx, r.st, r.list.Path(l.Name))
-			}
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		for _, name := range r.others(t.Number) {
+			if err := storekit.Remove(ctx, r.st, r.list.Path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}

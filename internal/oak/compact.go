@@ -13,7 +13,6 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/newstore"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
-	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
 )
 
@@ -98,12 +97,11 @@ type compaction struct {
 	read   *segment.Reader // of source; what it cannot read is damage
 	b      *segment.Builder
 	copier *compact.Copier
-	copied []tarfile.Bits // a bit for each segment of each tar
 	tell   func(segment.Finished) error
 }
 
 func (s *Store) compaction(progress func(nodes int64)) *compaction {
-	j := &compaction{s: s, from: &mover{r: s.r}, copied: make([]tarfile.Bits, len(s.r.tars))}
+	j := &compaction{s: s, from: &mover{r: s.r}}
 	j.source = j.from.parsed()
 	j.read = segment.NewReader(provable{j.source})
 	j.b = segment.NewBuilder(segment.BuilderOptions{Thrifty: true, Millis: func() int64 { return time.Now().UnixMilli() }},
@@ -152,21 +150,10 @@ func (j *compaction) copy(ctx context.Context, revisions []repo.Entry, o Compact
 
 // bulk copies a bulk segment, if it has not been copied.
 func (j *compaction) bulk(ctx context.Context, id segment.ID) error {
-	for i, t := range j.s.r.tars {
-		n, ok := t.Find(id)
-		if !ok {
-			continue
-		}
-		if j.copied[i] == nil {
-			j.copied[i] = tarfile.NewBits(t.Len())
-		}
-		if j.copied[i].Has(n) {
-			return nil
-		}
-		j.copied[i].Set(n)
-		break
+	if !j.from.first(id) {
+		return nil
 	}
-	f, err := j.from.read(ctx, id)
+	f, err := j.from.read(ctx, id, nil)
 	if err != nil {
 		return err
 	}

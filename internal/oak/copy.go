@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/oak/internal/transfer"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -44,9 +46,6 @@ type CopiedArchive struct {
 	Copied   int    `json:"copied"`
 	Bytes    int64  `json:"bytes"` // of these
 }
-
-// copiesAtOnce is how many segments are copied concurrently, of at most 256 KiB each.
-const copiesAtOnce = 16
 
 // mostJournal limits the size of a journal that is copied: some ten million revisions.
 const mostJournal = 1 << 30
@@ -113,10 +112,9 @@ type copiedArchive struct {
 	missing []int    // which of them are to be copied
 	there   *segmentTar
 	whole   bool // complete, with its other parts
-	told    *CopiedArchive
 }
 
-func (a *copiedArchive) at(i int) tarfile.Entry { return plain(a.from.At(int(a.order[i]))) }
+func (a *copiedArchive) at(i int) tarfile.Entry { return a.from.At(int(a.order[i])).Plain() }
 
 func (s *Store) copyJob(ctx context.Context, to store.Store, name string, o CopyOptions) (*copyJob, error) {
 	if s.r.single {
@@ -163,100 +161,78 @@ func (j *copyJob) close() error {
 	if j.there == nil {
 		return nil
 	}
-	r := j.there
-	j.there = nil
-	return r.close()
+	return j.there.close()
 }
 
 // plan finds what is missing. It returns an error if the copy would destroy something.
 func (j *copyJob) plan(ctx context.Context) error {
-	known := map[string]bool{}
-	j.c.Archives = make([]CopiedArchive, len(j.archives))
-	for i, a := range j.archives {
-		known[a.from.Name] = true
-		a.told = &j.c.Archives[i]
-		*a.told = CopiedArchive{Name: a.from.Name, Segments: len(a.order)}
+	for _, a := range j.archives {
 		if err := j.missing(a); err != nil {
 			return err
 		}
+		told := CopiedArchive{Name: a.from.Name, Segments: len(a.order), Copied: len(a.missing)}
 		for _, n := range a.missing {
-			a.told.Bytes += int64(a.at(n).Len)
+			told.Bytes += int64(a.at(n).Len)
 		}
-		a.told.Copied = len(a.missing)
-		j.c.Segments, j.c.Bytes = j.c.Segments+int64(a.told.Copied), j.c.Bytes+a.told.Bytes
-		j.c.There += int64(len(a.order) - len(a.missing))
+		j.c.Archives = append(j.c.Archives, told)
+		j.c.Segments, j.c.Bytes = j.c.Segments+int64(told.Copied), j.c.Bytes+told.Bytes
+		j.c.There += int64(told.Segments - told.Copied)
 	}
-	if j.there != nil {
-		for _, t := range slices.Backward(j.there.list.Tars) {
-			if !known[t.Name] {
-				j.c.Stay = append(j.c.Stay, t.Name)
-			}
-		}
-	}
+	j.c.Stay = j.stay()
 	return j.planJournal(ctx)
+}
+
+// stay returns which archives of the copy the source does not have.
+func (j *copyJob) stay() []string {
+	names := []string{}
+	if j.there == nil {
+		return names
+	}
+	for _, t := range slices.Backward(j.there.list.Tars) {
+		if j.s.r.byPath[j.s.r.list.Path(t.Name)] == nil {
+			names = append(names, t.Name)
+		}
+	}
+	return names
 }
 
 // missing finds the segments of an archive that are to be copied.
 func (j *copyJob) missing(a *copiedArchive) error {
-	var have map[int]tarfile.Entry
+	places, there := make(map[segment.ID]int, len(a.order)), make([]bool, len(a.order))
+	for i := range a.order {
+		places[a.at(i).ID] = i
+	}
 	if j.there != nil {
-		if i := slices.IndexFunc(j.there.tars, func(t *segmentTar) bool { return t.Name == a.from.Name }); i >= 0 {
-			a.there = j.there.tars[i]
-		}
+		a.there = j.there.byPath[j.dir.Path(a.from.Name)]
 	}
 	if t := a.there; t != nil {
 		a.whole = t.file != nil
-		have = make(map[int]tarfile.Entry, t.Len())
-		unseen := map[int]bool{}
-		if t.blobs != nil {
-			for i, e := range t.blobs.Entries() {
-				number, seen := t.blobs.Number(i)
-				have[number], unseen[number] = e, !seen
-			}
-			// It must also have all its parts besides segments.
+		if t.blobs != nil { // it must also have all its parts besides segments
 			a.whole = a.whole && t.blobs.SizeOf(cloud.Binaries) > 0 && t.blobs.SizeOf(cloud.Graph) > 0 &&
 				(j.to.Can().ListHeaders != nil || t.blobs.SizeOf(cloud.Index) > 0)
-		} else {
-			byID := make(map[segment.ID]int, len(a.order))
-			for i, number := range a.numbers {
-				byID[a.at(i).ID] = number
-			}
-			for _, e := range t.All() {
-				number, ok := byID[e.ID]
-				if !ok {
-					number = -1
-				}
-				have[number] = plain(e)
-			}
 		}
-		places := make(map[int]int, len(a.numbers))
-		for i, number := range a.numbers {
-			places[number] = i
-		}
-		for number, e := range have {
-			i, ok := places[number]
-			if !ok || a.at(i).ID != e.ID {
+		for k, row := range t.ByPosition() {
+			e, seen := t.At(int(row)), true
+			i, ok := places[e.ID]
+			if t.blobs == nil {
+				e = e.Plain()
+			} else if number, is := t.blobs.Number(k); ok {
+				ok, seen = number == a.numbers[i], is
+			}
+			if !ok {
 				return refuse("%s: expected a copy of the source, found another store: segment %s is not in the source, or at another place", t.path, e.ID)
 			}
-			if want := a.at(i); want.Len != e.Len || want.Generation != e.Generation || unseen[number] {
-				delete(have, number)
-			}
+			want := a.at(i)
+			there[i] = seen && want.Len == e.Len && want.Generation == e.Generation
 		}
 	}
-	for i, number := range a.numbers {
-		if _, ok := have[number]; !ok {
+	whole := !slices.Contains(there, false)
+	for i, is := range there {
+		if !is || !whole && j.tars { // a tar is written completely
 			a.missing = append(a.missing, i)
 		}
 	}
-	if len(a.missing) > 0 {
-		a.whole = false
-		if j.tars { // a tar is written completely
-			a.missing = a.missing[:0]
-			for i := range a.order {
-				a.missing = append(a.missing, i)
-			}
-		}
-	}
+	a.whole = a.whole && whole
 	return nil
 }
 
@@ -265,7 +241,13 @@ func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 	case a.whole:
 		return nil
 	case j.tars:
-		return j.tar(ctx, a)
+		_, err := transfer.Tar[int]{
+			Read: func(ctx context.Context, i int, buf []byte) (segment.Finished, error) {
+				return j.segment(ctx, a, i, buf)
+			},
+			Parts: func(ctx context.Context) (binaries, graph []byte, err error) { return j.s.parts(ctx, a.from) },
+		}.Write(ctx, j.to, j.dir.Path(a.from.Name), a.missing)
+		return err
 	}
 	sink := cloud.Sink{Store: j.to, Dir: j.dir.Path(""), Name: a.from.Name}
 	if a.there != nil && a.there.blobs.Closed {
@@ -274,16 +256,11 @@ func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 		}
 	}
 	send := func(ctx context.Context, i int) error {
-		e, number := a.at(i), a.numbers[i]
-		header, b, err := j.segment(ctx, a.from, e)
-		if err != nil {
-			return err
+		f, err := j.segment(ctx, a, i, nil)
+		if err == nil {
+			err = sink.Segment(ctx, a.numbers[i], a.at(i), f.Data, tarfile.Proves(f.ID, f.Header, f.Data))
 		}
-		if err := sink.Segment(ctx, number, e, b, tarfile.Proves(e.ID, header, b)); err != nil {
-			return err
-		}
-		j.progress(1, int64(e.Len))
-		return nil
+		return err
 	}
 	rest := a.missing
 	if len(rest) > 0 { // the first segment is there before others, as Oak writes them
@@ -292,7 +269,7 @@ func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 		}
 		rest = rest[1:]
 	}
-	if err := pipe.Each(ctx, pipe.All(rest), copiesAtOnce, send); err != nil {
+	if err := pipe.Each(ctx, pipe.All(rest), transfer.AtOnce, send); err != nil {
 		return err
 	}
 	binaries, graph, err := j.s.parts(ctx, a.from)
@@ -319,66 +296,23 @@ func (j *copyJob) progress(segments, bytes int64) {
 	}
 }
 
-func (j *copyJob) tar(ctx context.Context, a *copiedArchive) error {
-	_, err := storekit.Write(ctx, j.to, j.dir.Path(a.from.Name), func(out store.Writer) error {
-		w := tarfile.NewWriter(out, a.from.Name, nil)
-		type part struct {
-			tarfile.Entry
-			header, b []byte
-			err       error
-		}
-		all := make([]*part, len(a.order))
-		for i := range a.order {
-			all[i] = &part{Entry: a.at(i)}
-		}
-		err := pipe.Ordered(ctx, pipe.All(all), copiesAtOnce, func(ctx context.Context, p *part) { p.header, p.b, p.err = j.segment(ctx, a.from, p.Entry) },
-			func(p *part) error {
-				if p.err != nil {
-					return p.err
-				}
-				err := w.Move(p.header, p.ID, p.Generation, p.b, nil, nil)
-				j.progress(1, int64(p.Len))
-				p.header, p.b = nil, nil
-				return err
-			}, func(*part) {})
-		if err != nil {
-			return err
-		}
-		binaries, graph, err := j.s.parts(ctx, a.from)
-		if err != nil {
-			return err
-		}
-		return w.CloseWith(binaries, graph)
-	})
-	return err
-}
-
 // segment reads a segment to be copied, with its header. A damaged segment is an error, because
 // nothing would show the damage of a blob. If segments are not to be compared, a tar gets it.
-func (j *copyJob) segment(ctx context.Context, t *segmentTar, e tarfile.Entry) (header, b []byte, err error) {
-	s, how := j.s, healing
+func (j *copyJob) segment(ctx context.Context, a *copiedArchive, i int, buf []byte) (f segment.Finished, err error) {
+	e, how := a.at(i), healing
 	if j.tars {
-		how = s.r.trust
+		how = j.s.r.trust
 	}
-	header, b, err = t.readMoved(ctx, e, how)
+	f, err = a.from.readMoved(ctx, e, buf, how)
 	if err == nil && e.ID.IsData() && how != asStored {
-		if _, ok := segment.ParseHead(b); !ok {
+		if _, ok := segment.ParseHead(f.Data); !ok {
 			err = &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: "it does not begin like a data segment"}
 		}
 	}
-	return header, b, s.r.corrupt(s.r.storeFault(err), "")
-}
-
-// blobIDs returns the names of the binaries in a data store that a segment refers to.
-func (s *Store) blobIDs(ctx context.Context, g *segment.Segment) (names []string, err error) {
-	for record := range g.External() {
-		name, err := s.records.BlobID(ctx, record, mostBlobID)
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, name)
+	if err == nil {
+		j.progress(1, int64(e.Len))
 	}
-	return names, nil
+	return f, j.s.r.corrupt(j.s.r.storeFault(err), "")
 }
 
 // parts are an archive's references to binaries and graph, which are generated if it has none.
@@ -389,31 +323,18 @@ func (s *Store) parts(ctx context.Context, t *segmentTar) (binaries, graph []byt
 			return binaries, graph, err
 		}
 	}
-	var tail tarfile.Tail
-	for _, e := range t.All() {
-		if !e.ID.IsData() {
-			continue
-		}
-		b, err := t.read(ctx, e, nil, s.r.trust)
-		if err != nil {
-			return nil, nil, s.r.corrupt(s.r.storeFault(err), "")
-		}
-		g, err := segment.Parse(e.ID, b)
-		if err != nil {
-			return nil, nil, s.r.corrupt(err, "")
-		}
-		names, err := s.blobIDs(ctx, g)
-		if err != nil {
-			return nil, nil, s.r.corrupt(err, "")
-		}
-		slices.Sort(names)
-		h, _ := segment.ParseHead(b)
-		if err := tail.Add(e, h.Refs, slices.Compact(names)); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", t.path, err)
-		}
+	w, names := tarfile.NewWriter(io.Discard, t.Name, nil), transfer.NewNames(t.path, s.source.Segment)
+	read := func(ctx context.Context, e tarfile.Entry, buf []byte) (segment.Finished, error) {
+		return t.readMoved(ctx, e, buf, s.r.trust)
 	}
-	binaries, graph = tail.Parts()
-	return binaries, graph, nil
+	err = transfer.Each(ctx, t.data(), read, func(_ tarfile.Entry, f segment.Finished) error {
+		if err := names.Describe(ctx, &f, nil); err != nil {
+			return err
+		}
+		return w.Put(f)
+	})
+	binaries, graph = w.Parts()
+	return binaries, graph, s.r.corrupt(s.r.storeFault(err), "")
 }
 
 // files reads a file beside the archives, and reports whether it is the same in both stores. Manifests

@@ -12,6 +12,7 @@ import (
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/oak/internal/transfer"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -47,7 +48,7 @@ func (s *Store) CheckCopy(ctx context.Context, to store.Store, name string, o Co
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, j.close()) }()
-	c := &CopyCheck{Differences: []Difference{}, Stay: []string{}}
+	c := &CopyCheck{Differences: []Difference{}, Stay: j.stay()}
 	differ := func(archive, segment, what string) {
 		j.mu.Lock()
 		defer j.mu.Unlock()
@@ -59,23 +60,18 @@ func (s *Store) CheckCopy(ctx context.Context, to store.Store, name string, o Co
 		return nil, &fs.PathError{Op: "open", Path: storekit.AddressOf(to, j.dir.Dir), Err: fs.ErrNotExist}
 	}
 	for _, a := range j.archives {
-		i := slices.IndexFunc(j.there.tars, func(t *segmentTar) bool { return t.Name == a.from.Name })
-		if i < 0 {
+		t := j.there.byPath[j.dir.Path(a.from.Name)]
+		if t == nil {
 			differ(a.from.Name, "", "missing in the copy")
 			continue
 		}
-		if err := j.compare(ctx, a, j.there.tars[i], c, differ); err != nil {
+		if err := j.compare(ctx, a, t, c, differ); err != nil {
 			return nil, err
 		}
 	}
 	slices.SortStableFunc(c.Differences, func(a, b Difference) int {
 		return cmp.Or(cmp.Compare(a.Archive, b.Archive), cmp.Compare(a.Segment, b.Segment))
 	})
-	for _, t := range j.there.list.Tars {
-		if !slices.ContainsFunc(j.archives, func(a *copiedArchive) bool { return a.from.Name == t.Name }) {
-			c.Stay = append(c.Stay, t.Name)
-		}
-	}
 	if err := j.planJournal(ctx); refused(err) {
 		differ("", "", err.Error())
 	} else if err != nil {
@@ -93,14 +89,14 @@ func (s *Store) CheckCopy(ctx context.Context, to store.Store, name string, o Co
 }
 
 func (j *copyJob) compare(ctx context.Context, a *copiedArchive, t *segmentTar, c *CopyCheck, differ func(archive, segment, what string)) error {
-	err := pipe.Each(ctx, pipe.All(a.order), copiesAtOnce, func(ctx context.Context, i uint32) error {
-		e := plain(a.from.At(int(i)))
+	err := pipe.Each(ctx, pipe.All(a.order), transfer.AtOnce, func(ctx context.Context, i uint32) error {
+		e := a.from.At(int(i)).Plain()
 		k, ok := t.Find(e.ID)
 		if !ok {
 			differ(a.from.Name, e.ID.String(), "missing in the copy")
 			return nil
 		}
-		x := plain(t.At(k))
+		x := t.At(k).Plain()
 		want, err := a.from.read(ctx, e, nil, asStored)
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package oak
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1"
 	"crypto/sha256"
@@ -13,7 +14,6 @@ import (
 	"iter"
 	"maps"
 	"path"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +25,7 @@ import (
 	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/oak/internal/transfer"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -280,52 +281,34 @@ func (t *segmentTar) listed(ctx context.Context, tell func(id string) error) (bo
 
 // usesOf is uses for the records of a tar. listed reports whether the tar has a list of its own.
 func (s *Store) usesOf(ctx context.Context, t *segmentTar, listed bool, tell func(id string) error) error {
-	type some struct {
-		e   tarfile.Entry
-		ids []string
-		err error
-	}
 	if p := t.left(); p != nil {
 		return &format.CorruptError{Format: "oak", Problem: *p}
 	}
-	work := func(ctx context.Context, x *some) {
-		source := &parsed{r: s.r}
-		g, err := source.parse(ctx, t, x.e)
-		if err == nil {
-			source.keep(g)
-			records := segment.NewReader(source)
-			for record := range g.External() {
-				id, ierr := records.BlobID(ctx, record, mostBlobID)
-				if ierr != nil {
-					err = ierr
-					continue
-				}
-				x.ids = append(x.ids, id)
-			}
+	fail := func(e tarfile.Entry, err error) error {
+		if err == nil || listed && s.r.damage(s.r.storeFault(err)) != nil { // its tar has listed them
+			return nil
 		}
-		if err != nil && s.r.damage(s.r.storeFault(err)) != nil && listed {
-			err = nil // its tar has listed them
-		}
-		x.err = err
+		return fmt.Errorf("oak: %s: segment %s: its binaries are unknown: %w", t.path, e.ID, s.r.storeFault(err))
 	}
-	entries := func(yield func(*some, error) bool) {
-		for _, i := range t.ByPosition() {
-			if e := t.At(int(i)); e.ID.IsData() && !yield(&some{e: e}, nil) {
-				return
-			}
-		}
+	read := func(ctx context.Context, e tarfile.Entry, buf []byte) (f segment.Finished, err error) {
+		f.ID = e.ID
+		f.Data, err = t.read(ctx, e, buf, healing)
+		return f, fail(e, err)
 	}
-	return pipe.Ordered(ctx, entries, runtime.GOMAXPROCS(0), work, func(x *some) error {
-		if x.err != nil {
-			return fmt.Errorf("oak: %s: segment %s: its binaries are unknown: %w", t.path, x.e.ID, s.r.storeFault(x.err))
+	names := transfer.NewNames(t.path, (&parsed{r: s.r}).Segment)
+	return transfer.Each(ctx, t.data(), read, func(e tarfile.Entry, f segment.Finished) error {
+		var bad error
+		err := names.Describe(ctx, &f, func(err error) { bad = cmp.Or(bad, err) })
+		if err = fail(e, cmp.Or(err, bad)); err != nil {
+			return err
 		}
-		for _, id := range x.ids {
+		for _, id := range f.BlobIDs {
 			if err := tell(id); err != nil {
 				return err
 			}
 		}
 		return nil
-	}, func(*some) {})
+	})
 }
 
 // allThere returns an error if the newest revision needs a segment that is in no tar, because

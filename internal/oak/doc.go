@@ -25,11 +25,12 @@
 // export.go writes nodes as JSON. changes.go and history.go compare revisions, and watch.go follows
 // new ones. refs.go, blobs.go and sizes.go show what uses space. revise.go writes a new revision of
 // a stopped store, for checkpoints.go, surgery.go and fix.go. backup.go copies what is new. copy.go
-// and cloud.go are for stores whose segments are objects; transfer.go reads segments that get into
-// another tar. verify.go, repair.go, salvage.go and cleanup.go use the internal packages, and
+// and cloud.go are for stores whose segments are objects. transfer.go reads segments that get into
+// another tar, and the internal package transfer writes it. verify.go, repair.go, salvage.go and cleanup.go use the internal packages, and
 // inspect.go shows single segments and records.
 //
 // The bytes are in internal packages: tarfile, segment, repo (journal and other files), cloud
-// (segments as objects), lucene (files of an index), nodejson, audit (checks), rescue (recovery),
-// salvage (of nodes) and sweep (garbage).
+// (segments as objects), lucene (files of an index), nodejson, audit (checks), transfer (of segments
+// to other tars), newstore (tars that follow others), rescue (recovery), salvage (of nodes) and sweep
+// (garbage).
 package oak

@@ -180,11 +180,7 @@ func (s *Store) Graph(ctx context.Context) iter.Seq2[Edges, error] {
 	return pipe.Told(func(tell func(Edges) error) error {
 		r := &segmentReader{repository: s.r}
 		for _, t := range slices.Backward(r.tars) {
-			for _, i := range t.ByPosition() {
-				e := t.At(int(i))
-				if !e.ID.IsData() {
-					continue
-				}
+			for e := range t.data() {
 				targets, err := r.targets(ctx, t, e)
 				if err != nil {
 					return err

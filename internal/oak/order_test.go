@@ -122,7 +122,7 @@ func TestACleanupBelievesNoRecordThatWouldLoseSomething(t *testing.T) {
 						e := tar.At(int(i))
 						data, err := tar.read(t.Context(), e, nil, healing)
 						if err == nil {
-							err = w.Add(e.ID, plain(e).Generation, data, nil, nil)
+							err = w.Add(e.ID, e.Plain().Generation, data, nil, nil)
 						}
 						if err != nil {
 							return err

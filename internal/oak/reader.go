@@ -153,6 +153,17 @@ func (r *segmentReader) entryOf(ctx context.Context, t *segmentTar, x tarfile.En
 	return e, err
 }
 
+// data yields the data segments in the order in which they were written.
+func (t *segmentTar) data() iter.Seq2[tarfile.Entry, error] {
+	return func(yield func(tarfile.Entry, error) bool) {
+		for _, i := range t.ByPosition() {
+			if e := t.At(int(i)); e.ID.IsData() && !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
 // holds reports whether a segment is within its tar.
 func (t *segmentTar) holds(x tarfile.Entry) bool {
 	return x.Pos >= tarfile.BlockSize && x.Len <= tarfile.MaxSegment && x.Pos+int64(x.Len) <= t.size

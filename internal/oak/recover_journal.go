@@ -498,36 +498,11 @@ func (s *Store) shorten(ctx context.Context, name string, n int64) error {
 // including what an older head needs. A root that exists and is newer than the head does no harm:
 // only what was compacted after it is garbage then.
 func (s *Store) trimGCLog(ctx context.Context, c *JournalChange) error {
-	if s.r.list.GCLog == nil {
-		return nil
-	}
-	log, err := s.r.st.Open(ctx, s.r.list.Path(repo.GCLog))
-	if err != nil {
+	old, err := s.r.wholeFile(ctx, repo.GCLog, maxLog)
+	log, _, gone := s.r.rootedLog(old)
+	if err != nil || gone == 0 {
 		return err
 	}
-	defer log.Close()
-	gone, end := 0, int64(-1)
-	for gc, err := range repo.GCs(ctx, log) {
-		off := gc.Offset
-		bad, isBad := err.(*repo.Error)
-		switch {
-		case isBad:
-			off = bad.Offset
-		case err != nil:
-			return err
-		default:
-			if _, _, there := s.r.locate(gc.Root.Segment); there || !gc.HasRoot {
-				off = -1
-			}
-		}
-		if off < 0 {
-			break
-		}
-		gone, end = gone+1, off
-	}
-	if gone == 0 {
-		return nil
-	}
 	c.Notes = append(c.Notes, fmt.Sprintf("removed %d lines of gc.log, because their revisions are gone", gone))
-	return s.shorten(ctx, repo.GCLog, end)
+	return kit.WriteBytes(ctx, s.r.st, s.r.list.Path(repo.GCLog), log)
 }

@@ -530,15 +530,7 @@ func (m *repairer) buildNumber(ctx context.Context, to store.Store, out string, 
 			if n.stays(l) || m.r.list.Blobs != nil && m.completes(n) {
 				continue
 			}
-			from := m.r.list.Path(l.Name)
-			backup, there, err := m.backupName(ctx, from)
-			if err != nil {
-				return err
-			}
-			if there {
-				continue
-			}
-			if err := kit.Copy(ctx, to, backup, m.r.st, from, nil, nil); err != nil {
+			if _, err := keepTar(ctx, to, m.r.st, m.r.list.Path(l.Name)); err != nil {
 				return err
 			}
 		}
@@ -557,22 +549,4 @@ func (m *repairer) buildNumber(ctx context.Context, to store.Store, out string, 
 		p.Sources[i].Object = obj
 	}
 	return rescue.Write(ctx, to, out, &p)
-}
-
-// backupName returns the first free name that the reference would use for a backup of a tar, or
-// the name of an existing backup that a killed repair has left.
-func (m *repairer) backupName(ctx context.Context, tar string) (name string, there bool, _ error) {
-	for i := 1; ; i++ {
-		name := tar + ".bak"
-		if i > 1 {
-			name = fmt.Sprintf("%s.%d.bak", tar, i)
-		}
-		there, err := kit.Alike(ctx, m.r.st, tar, name)
-		if errors.Is(err, fs.ErrNotExist) {
-			return name, false, nil
-		}
-		if there || err != nil {
-			return name, there, err
-		}
-	}
 }

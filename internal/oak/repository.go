@@ -409,19 +409,7 @@ func (s *Store) gcLog(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var last repo.GC
-	for len(b) > 0 {
-		line := bytes.TrimRight(b, "\r\n")
-		start := bytes.LastIndexByte(line, '\n') + 1
-		gc, err := repo.ParseGC(string(line[start:]))
-		if err == nil {
-			if _, _, there := s.r.locate(gc.Root.Segment); there || !gc.HasRoot {
-				last = gc
-				break
-			}
-		}
-		b = b[:start]
-	}
+	b, last, _ := s.r.rootedLog(b)
 	h, err := s.r.head(ctx)
 	if _, none := errors.AsType[*repo.Error](err); none || err == nil && h.Rewound > 0 {
 		return b, nil
@@ -442,6 +430,23 @@ func (s *Store) gcLog(ctx context.Context) ([]byte, error) {
 		b = append(b, '\n')
 	}
 	return append(append(b, gc.String()...), '\n'), nil
+}
+
+// rootedLog returns gc.log without its last lines whose revisions are in no tar, the last line that stays,
+// zero if there is none, and how many do not stay.
+func (r *repository) rootedLog(b []byte) (log []byte, last repo.GC, gone int) {
+	for len(b) > 0 {
+		line := bytes.TrimRight(b, "\r\n")
+		start := bytes.LastIndexByte(line, '\n') + 1
+		gc, err := repo.ParseGC(string(line[start:]))
+		if _, _, there := r.locate(gc.Root.Segment); err == nil && (there || !gc.HasRoot) {
+			return b, gc, gone
+		}
+		if b = b[:start]; len(line) > 0 {
+			gone++
+		}
+	}
+	return b, last, gone
 }
 
 func (r *repository) manifest(ctx context.Context) (repo.Properties, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/oak/internal/transfer"
 )
 
 // parsed has the segments of a repository, the most recently used in memory.
@@ -228,13 +229,10 @@ func (t *segmentTar) readBoth(ctx context.Context, e tarfile.Entry, buf []byte, 
 	return b[:head], b[head:], nil
 }
 
-// buffers have room for a segment with its header.
-var buffers = sync.Pool{New: func() any { return new([tarfile.BlockSize + tarfile.MaxSegment]byte) }}
-
 // check reads a segment without keeping it in memory.
 func (t *segmentTar) check(ctx context.Context, e tarfile.Entry, how trust) error {
-	buf := buffers.Get().(*[tarfile.BlockSize + tarfile.MaxSegment]byte)
-	defer buffers.Put(buf)
+	buf := transfer.Buffers.Get().(*transfer.Buffer)
+	defer transfer.Buffers.Put(buf)
 	_, err := t.read(ctx, e, buf[:], how)
 	return err
 }

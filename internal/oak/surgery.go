@@ -399,18 +399,16 @@ func (v *reviser) copier(from *treeReader) (*compact.Copier, trees, error) {
 			return ok && other.Generation.Gen == e.Generation.Gen && other.Generation.Full == e.Generation.Full
 		}
 	} else {
-		done := map[segment.ID]bool{}
 		bulk = func(ctx context.Context, id segment.ID) error {
-			if done[id] {
+			if !v.from.first(id) {
 				return nil
 			}
-			done[id] = true
 			err := v.s.r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) error { return t.check(ctx, e, strict) })
 			if err == nil || ctx.Err() != nil {
 				return err
 			}
 			// It is missing or damaged. If there are two copies, the newer one counts.
-			f, err := v.from.read(ctx, id)
+			f, err := v.from.read(ctx, id, nil)
 			if err != nil {
 				return err
 			}

@@ -3,13 +3,14 @@ package oak
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/oak/internal/cloud"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
@@ -22,15 +23,31 @@ import (
 // gets a checksum there, [tarfile.NewHeader] decides by the headers that they had.
 type mover struct {
 	r     *repository
-	doubt atomic.Bool // a segment of which parts were used is not proven
+	doubt atomic.Bool    // a segment of which parts were used is not proven
+	moved []tarfile.Bits // a bit for each segment of each tar
 }
 
-// read reads an intact segment, with its header.
-func (m *mover) read(ctx context.Context, id segment.ID) (f segment.Finished, err error) {
-	f.ID = id
+// first reports whether it is called with a segment for the first time.
+func (m *mover) first(id segment.ID) bool {
+	if m.moved == nil {
+		m.moved = make([]tarfile.Bits, len(m.r.tars))
+	}
+	for i, t := range m.r.tars {
+		if n, ok := t.Find(id); ok {
+			if m.moved[i] == nil {
+				m.moved[i] = tarfile.NewBits(t.Len())
+			}
+			defer m.moved[i].Set(n)
+			return !m.moved[i].Has(n)
+		}
+	}
+	return true
+}
+
+// read reads an intact segment, with its header, into buf or a longer slice.
+func (m *mover) read(ctx context.Context, id segment.ID, buf []byte) (f segment.Finished, err error) {
 	err = m.r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) (err error) {
-		f.Header, f.Data, err = t.readMoved(ctx, e, healing)
-		f.Generation = plain(e).Generation
+		f, err = t.readMoved(ctx, e, buf, healing)
 		return err
 	})
 	return f, err
@@ -38,30 +55,23 @@ func (m *mover) read(ctx context.Context, id segment.ID) (f segment.Finished, er
 
 // readMoved reads a segment that is written to another tar, with the header that it has or, in a blob,
 // deserves.
-func (t *segmentTar) readMoved(ctx context.Context, e tarfile.Entry, how trust) (header, data []byte, err error) {
+func (t *segmentTar) readMoved(ctx context.Context, e tarfile.Entry, buf []byte, how trust) (f segment.Finished, err error) {
 	if t.blobs == nil {
-		return t.readBoth(ctx, e, nil, true, how)
+		f = segment.Finished{ID: e.ID, Generation: e.Plain().Generation}
+		f.Header, f.Data, err = t.readBoth(ctx, e, buf, true, how)
+		return f, err
 	}
-	data = make([]byte, e.Len)
-	proven, err := cloud.ReadProven(ctx, t.obj, e.Pos, data)
-	if proven {
-		return tarfile.NewHeader(nil, e.ID, data, time.Now()), data, nil
-	}
-	if _, damaged := errors.AsType[*segment.Error](err); damaged && how == asStored {
+	f, err = cloud.Read(ctx, t.obj, e, buf)
+	if isAltered(err) && how == asStored {
 		err = nil
 	}
-	return unproven(e.ID, data), data, err
-}
-
-// unproven returns the header of a segment that nothing proves.
-func unproven(id segment.ID, data []byte) []byte {
-	return tarfile.AppendHeader(nil, id.String(), int64(len(data)), time.Now())
+	return f, err
 }
 
 // parsed returns the segments of the store for a writer that uses parts of them.
 func (m *mover) parsed() *parsed {
 	return &parsed{r: m.r, load: func(ctx context.Context, id segment.ID) (*segment.Segment, error) {
-		f, err := m.read(ctx, id)
+		f, err := m.read(ctx, id, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -75,17 +85,36 @@ func (m *mover) parsed() *parsed {
 // made returns a segment that was made of parts. If they were not proven, it gets no checksum.
 func (m *mover) made(f segment.Finished) segment.Finished {
 	if f.Header == nil && m.doubt.Load() {
-		f.Header = unproven(f.ID, f.Data)
+		f.Header = tarfile.Unproven(f.ID, f.Data)
 	}
 	return f
 }
 
-// plain returns an entry as Oak writes it since 1.8: only data segments have a generation.
-func plain(e tarfile.Entry) tarfile.Entry {
-	if !e.ID.IsData() {
-		e.Generation = tarfile.Generation{}
+// others returns the tars of a number that are not in use.
+func (r *repository) others(number int) (names []string) {
+	for _, t := range r.shadowed {
+		if t.Number == number {
+			names = append(names, t.Name)
+		}
 	}
-	return e
+	return names
+}
+
+// keepTar copies a tar of st that is to be replaced or removed to the first free name that Oak's own
+// recovery would use. A copy that a killed run has left is not made again.
+func keepTar(ctx context.Context, to, st store.Store, tar string) (aside string, err error) {
+	for i := 1; ; i++ {
+		if aside = tar + ".bak"; i > 1 {
+			aside = fmt.Sprintf("%s.%d.bak", tar, i)
+		}
+		there, err := kit.Alike(ctx, st, tar, aside)
+		if errors.Is(err, fs.ErrNotExist) {
+			return aside, kit.Copy(ctx, to, aside, st, tar, nil, nil)
+		}
+		if there || err != nil {
+			return aside, err
+		}
+	}
 }
 
 // other opens the store in a folder that is to be written to. It returns nil if there is none. If the

@@ -296,7 +296,7 @@ func (l *Listing) Complete(ctx context.Context, st store.Store, dir string) (cha
 	}
 	return changed, pipe.Each(ctx, pipe.All(blobs), atOnce, func(ctx context.Context, b *blob) error {
 		head := make([]byte, min(segment.GenerationLen, b.Len))
-		if err := readAt(ctx, st, names[b], head, 0); err != nil {
+		if err := storekit.Briefly(st, names[b]).ReadAt(ctx, head, 0); err != nil {
 			return err
 		}
 		if g, ok := segment.GenerationOf(head); ok {
@@ -313,7 +313,7 @@ func (a *Archive) readIndex(ctx context.Context, st store.Store, dir string) err
 		return nil
 	}
 	b := make([]byte, size)
-	err := readAt(ctx, st, dir+a.Name+"/"+a.Name+Index, b, 0)
+	err := storekit.Briefly(st, dir+a.Name+"/"+a.Name+Index).ReadAt(ctx, b, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrChanged) {
 		return nil // its writer has just rewritten it: the segments have the generations
 	}
@@ -327,14 +327,6 @@ func (a *Archive) readIndex(ctx context.Context, st store.Store, dir string) err
 		}
 	})
 	return nil
-}
-
-func readAt(ctx context.Context, st store.Store, name string, p []byte, off int64) error {
-	o, err := st.Open(ctx, name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(o.ReadAt(ctx, p, off), o.Close())
 }
 
 // epoch is the time in generated headers.

@@ -7,13 +7,16 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 const (
@@ -134,14 +137,27 @@ type made struct {
 	dir string
 }
 
-// ReadProven reads the segment at pos of an archive that a view has opened. proven reports whether it
-// has the MD5 that Azure computed when the blob was written. Another MD5 is an error.
-func ReadProven(ctx context.Context, archive store.Object, pos int64, p []byte) (proven bool, err error) {
-	m, ok := archive.(*made)
+// Read reads a segment that is to be moved, with its header, into buf or a longer slice. In an archive that a view has opened, it
+// has none, and gets one with a checksum if it has the MD5 that Azure computed when the blob was written.
+// Another MD5 is an error, of the class [segment.Altered], with the segment and a header without a
+// checksum.
+func Read(ctx context.Context, from store.Object, e tarfile.Entry, buf []byte) (f segment.Finished, err error) {
+	f = segment.Finished{ID: e.ID, Generation: e.Plain().Generation}
+	b := slices.Grow(buf[:0], tarfile.BlockSize+e.Len)[:tarfile.BlockSize+e.Len]
+	f.Header, f.Data = b[:tarfile.BlockSize], b[tarfile.BlockSize:]
+	m, ok := from.(*made)
 	if !ok || m.a == nil {
-		return false, archive.ReadAt(ctx, p, pos)
+		return f, from.ReadAt(ctx, b, e.Pos-tarfile.BlockSize)
 	}
-	i := m.a.at(pos)
+	proven, err := m.prove(ctx, m.a.at(e.Pos), f.Data)
+	if f.Header = tarfile.Unproven(e.ID, f.Data); proven {
+		f.Header = tarfile.NewHeader(nil, e.ID, f.Data, time.Now())
+	}
+	return f, err
+}
+
+// prove reads the i-th segment of an archive.
+func (m *made) prove(ctx context.Context, i int, p []byte) (proven bool, err error) {
 	o, err := m.st.Open(ctx, m.dir+m.a.BlobOf(i))
 	if err != nil {
 		return false, err
@@ -201,7 +217,9 @@ func (m *made) ReadAt(ctx context.Context, p []byte, off int64) error {
 		}
 		far = append(far, piece{at: from - x.at, object: x.object, bytes: dst})
 	}
-	read := func(ctx context.Context, x piece) error { return readAt(ctx, m.st, x.object, x.bytes, x.at) }
+	read := func(ctx context.Context, x piece) error {
+		return storekit.Briefly(m.st, x.object).ReadAt(ctx, x.bytes, x.at)
+	}
 	if len(far) == 1 {
 		return read(ctx, far[0])
 	}

@@ -74,7 +74,7 @@ func (s Sink) Remove(ctx context.Context, a *Archive) error {
 	if a != nil && len(a.segments) > 0 {
 		e := a.segments[0]
 		b := make([]byte, e.Len)
-		err := readAt(ctx, s.Store, s.path(BlobName(0, e.ID)), b, 0)
+		err := storekit.Briefly(s.Store, s.path(BlobName(0, e.ID))).ReadAt(ctx, b, 0)
 		if err == nil {
 			err = s.begin(ctx, e.Entry, b, e.sure)
 		}
@@ -127,8 +127,7 @@ type archiveWriter struct {
 
 	buf      []byte // of the entry that is being written, with its header
 	need     int    // bytes of it
-	entries  []tarfile.Entry
-	proven   []bool
+	made     *Archive
 	numbers  []int             // of segments that are to be sent
 	data     map[int][]byte    // of these, and of the first
 	parts    map[string][]byte // what follows the segments
@@ -142,6 +141,7 @@ const maxPart = 256 << 20 // of graph, references and index
 
 func (v *view) createArchive(ctx context.Context, name string) (store.Writer, error) {
 	w := &archiveWriter{v: v, ctx: ctx, sink: Sink{v.Store, v.dir, name}, old: v.archive(name), need: tarfile.BlockSize, data: map[int][]byte{}, parts: map[string][]byte{}}
+	w.made = &Archive{Name: name, Closed: true, Gap: -1, sizes: map[string]int64{}}
 	if w.old == nil && v.otherLetter(name) {
 		return w, w.sink.Remove(ctx, nil) // what a killed run has left: the other letter has it, too
 	}
@@ -202,27 +202,26 @@ func (w *archiveWriter) full() error {
 }
 
 func (w *archiveWriter) segment(header []byte, n tarfile.EntryName, b []byte) error {
-	number := len(w.entries)
+	number := len(w.made.segments)
 	if number == tarfile.MostSegments {
 		return fmt.Errorf("more than %d segments", tarfile.MostSegments)
 	}
 	if what := tarfile.Compare(n.ID, header, b); what != "" {
 		return &segment.Error{Class: segment.Altered, Segment: n.ID, Record: -1, Off: -1, What: what + ", which nothing would show in a blob"}
 	}
-	e := tarfile.Entry{ID: n.ID, Len: len(b)}
+	e := blob{Entry: tarfile.Entry{ID: n.ID, Len: len(b)}, number: int32(number), known: true, sure: n.HasCRC}
 	if n.ID.IsData() {
 		e.Generation, _ = segment.GenerationOf(b)
 	}
-	sure := n.HasCRC
 	if w.old != nil {
-		if !w.old.has(number, e) {
+		if !w.old.has(number, e.Entry) {
 			return w.replaces(e)
 		}
-		sure = w.old.segments[number].sure
+		e.sure = w.old.segments[number].sure
 	}
-	w.entries, w.proven, w.data[number] = append(w.entries, e), append(w.proven, sure), b
+	w.made.segments, w.data[number] = append(w.made.segments, e), b
 	if number == 0 && w.old == nil { // before the others, as Oak writes them
-		return w.sink.begin(w.ctx, e, b, n.HasCRC)
+		return w.sink.begin(w.ctx, e.Entry, b, e.sure)
 	}
 	w.numbers = append(w.numbers, number)
 	if len(w.numbers) == atOnce {
@@ -231,19 +230,19 @@ func (w *archiveWriter) segment(header []byte, n tarfile.EntryName, b []byte) er
 	return nil
 }
 
-func (w *archiveWriter) replaces(e tarfile.Entry) error {
+func (w *archiveWriter) replaces(e blob) error {
 	return fmt.Errorf("segment %s is another one there, and an archive in the cloud is never replaced: %w", e.ID, fs.ErrExist)
 }
 
 // send sends segments, or compares them with those that are there.
 func (w *archiveWriter) send(ctx context.Context) error {
 	err := pipe.Each(ctx, pipe.All(w.numbers), atOnce, func(ctx context.Context, n int) error {
-		e, b := w.entries[n], w.data[n]
+		e, b := w.made.segments[n], w.data[n]
 		if w.old == nil {
-			return w.sink.Segment(ctx, n, e, b, w.proven[n])
+			return w.sink.Segment(ctx, n, e.Entry, b, e.sure)
 		}
 		is := make([]byte, len(b))
-		err := readAt(ctx, w.sink.Store, w.sink.path(BlobName(n, e.ID)), is, 0)
+		err := storekit.Briefly(w.sink.Store, w.sink.path(BlobName(n, e.ID))).ReadAt(ctx, is, 0)
 		if err == nil && !bytes.Equal(is, b) {
 			err = w.replaces(e)
 		}
@@ -265,23 +264,19 @@ func (w *archiveWriter) finish(ctx context.Context) (store.Info, error) {
 		return info, w.err
 	}
 	w.finished = true
-	if w.old != nil && len(w.entries) < len(w.old.segments) {
-		return info, w.fail(w.replaces(w.old.segments[len(w.entries)].Entry))
+	if n := len(w.made.segments); w.old != nil && n < len(w.old.segments) {
+		return info, w.fail(w.replaces(w.old.segments[n]))
 	}
-	at := int64(0)
-	for i := range w.entries {
-		w.entries[i].Pos = at + tarfile.BlockSize
-		at = w.entries[i].Pos + blocks(int64(w.entries[i].Len))
-	}
+	w.made.settle()
 	for _, end := range [...]string{Binaries, Graph} {
 		b, ok := tarfile.TrimPart(w.parts[end])
 		if !ok {
 			return info, w.fail(fmt.Errorf("the tar has no %s", end[1:]))
 		}
-		w.parts[end] = b
+		w.parts[end], w.made.sizes[w.made.Name+end] = b, int64(len(b))
 	}
 	// The index that is generated from blobs must be the one of the tar.
-	tail := tarfile.AppendIndexTail(nil, w.sink.Name, w.entries)
+	tail := tarfile.AppendIndexTail(nil, w.sink.Name, w.made.Entries())
 	if index := w.parts[Index]; len(index) == 0 || !bytes.HasPrefix(tail[tarfile.BlockSize:], index) {
 		return info, w.fail(errors.New("the index of the tar does not have the generations of its segments, which an archive in the cloud cannot keep"))
 	}
@@ -301,25 +296,14 @@ func (w *archiveWriter) Commit(ctx context.Context) (store.Info, error) {
 		err = w.fail(w.sink.Close(ctx))
 	}
 	if err == nil && (w.old == nil || w.old.segments[0].begun) { // from now on the archive counts, even if its end is lost
-		err = w.fail(w.sink.Segment(ctx, 0, w.entries[0], w.data[0], w.proven[0]))
+		err = w.fail(w.sink.Segment(ctx, 0, w.made.segments[0].Entry, w.data[0], w.made.segments[0].sure))
 	}
 	if err != nil {
 		return info, err
 	}
 	w.done = true
-	l := Listing{}
-	for i, e := range w.entries {
-		_, _ = l.Add(w.sink.Name+"/"+BlobName(i, e.ID), int64(e.Len), nil)
-	}
-	a := l.archives[w.sink.Name]
-	for i, e := range w.entries {
-		b := &a.segments[i]
-		b.Generation, b.known, b.sure = e.Generation, true, w.proven[i]
-	}
-	a.Closed, a.sizes[a.Name+Binaries], a.sizes[a.Name+Graph] = true, int64(len(w.parts[Binaries])), int64(len(w.parts[Graph]))
-	a.settle()
-	w.v.set(a.Name, a)
-	info.Size = a.Size()
+	w.v.set(w.made.Name, w.made)
+	info.Size = w.made.Size()
 	return info, nil
 }
 
@@ -330,7 +314,7 @@ func (w *archiveWriter) Abort() error {
 	}
 	w.done = true
 	_ = w.fail(fs.ErrClosed)
-	if len(w.entries) == 0 || w.old != nil {
+	if len(w.made.segments) == 0 || w.old != nil {
 		return nil
 	}
 	return w.sink.Remove(context.WithoutCancel(w.ctx), nil)

@@ -41,7 +41,6 @@ type Writer struct {
 	out store.Writer // of the open tar, or nil
 	tar *tarfile.Writer
 	n   int // number of the next tar
-	ids []byte
 	sum Summary
 }
 
@@ -74,12 +73,8 @@ func (w *Writer) Write(ctx context.Context, f segment.Finished) error {
 		w.n++
 		w.tar = tarfile.NewWriter(w.out, name, w.o.Time)
 	}
-	w.ids = w.ids[:0]
-	for _, id := range f.Refs {
-		w.ids = append(w.ids, id[:]...)
-	}
 	w.sum.Segments++
-	return w.tar.Move(f.Header, f.ID, f.Generation, f.Data, w.ids, f.BlobIDs)
+	return w.tar.Put(f)
 }
 
 func (w *Writer) closeTar(ctx context.Context) error {

@@ -17,5 +17,6 @@
 // segments in memory. If there is nothing in the tar, the whole store fails to open.
 //
 // The code: survey.go visits the letters. judge.go rates segments that an index names or a scan
-// finds. plan.go makes the plan. write.go writes the tar, with the names of binaries.
+// finds. plan.go makes the plan. write.go says package transfer what the tar
+// has.
 package rescue

@@ -114,9 +114,8 @@ func (p *Plan) Find(id tarfile.ID) (Segment, bool) {
 
 // Read reads a segment of the plan in its final form.
 func (p *Plan) Read(ctx context.Context, c Segment) ([]byte, error) {
-	var buf []byte
-	data, _, err := p.read(ctx, c, &buf)
-	return data, err
+	f, err := p.finished(ctx, c, nil)
+	return f.Data, err
 }
 
 type Counts struct {

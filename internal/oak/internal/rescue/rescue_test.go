@@ -131,10 +131,11 @@ func TestHeadersKeepTheirTimes(t *testing.T) {
 	b := bytes.Clone(s.file)
 	clear(b[s.place(s.order[2])-tarfile.BlockSize:][45:tarfile.BlockSize]) // all but id and checksum
 	p, _ := newMemory(map[string][]byte{s.name: b}).survey(t, 0, nil)
-	tar := write(t, p, s.name).open(t, s.name)
+	out := write(t, p, s.name)
+	tar, b := out.open(t, s.name), out.bytes(t, s.name)
 	for i, id := range s.order {
 		k, _ := tar.Index().Find(id)
-		h, err := tar.ReadHeader(t.Context(), k)
+		h, err := tarfile.ParseHeader(b[tar.Index().At(k).Pos-tarfile.BlockSize:][:tarfile.BlockSize])
 		expect := someTime(i + 1)
 		if i == 2 {
 			expect = someTime(2) // of the one before

@@ -33,5 +33,5 @@
 //     garbage.
 //
 // plan.go has the decisions, and gc.log, the log beside the tars. mark.go decides, and sweep.go
-// writes.
+// writes, by package transfer.
 package sweep

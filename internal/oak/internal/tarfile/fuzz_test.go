@@ -311,9 +311,6 @@ func FuzzOpen(f *testing.F) {
 			if err != nil && !IsDamage(err) {
 				t.Error(err)
 			}
-			if _, err := x.ReadHeader(t.Context(), i); err != nil && !IsDamage(err) {
-				t.Error(err)
-			}
 		}
 		if _, err := x.Binaries(t.Context()); err != nil && !IsDamage(err) {
 			t.Error(err)

@@ -134,6 +134,14 @@ func (x *Index) ByPosition() []uint32 {
 	return order
 }
 
+// Plain returns an entry as Oak writes it since 1.8: only data segments have a generation.
+func (e Entry) Plain() Entry {
+	if !e.ID.IsData() {
+		e.Generation = Generation{}
+	}
+	return e
+}
+
 // Bits has a bit for each entry of an index.
 type Bits []uint64
 

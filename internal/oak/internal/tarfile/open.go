@@ -14,13 +14,16 @@ import (
 // Options of [Open]. The zero value is valid.
 type Options struct {
 	Tail    int   // how many bytes at the end to read first; 0 is 64 KiB
-	MaxPart int64 // maximum size of graph and binary references; 0 is 256 MiB
+	MaxPart int64 // maximum size of graph and binary references; 0 is [MaxPart]
 
 	// Blobs means that the tar is a view of an archive that stores each segment as a separate blob.
 	// Its headers are generated and prove nothing about segments, and the bytes before a part are
 	// not read with it.
 	Blobs bool
 }
+
+// MaxPart is how long graph and binary references are in tars that are read and written.
+const MaxPart = 256 << 20
 
 // A Tar is a file with an intact index. Its methods may be called in parallel.
 type Tar struct {
@@ -38,7 +41,7 @@ type Tar struct {
 // The error is a [*NoIndex] for a file that Oak would recover by a scan.
 func Open(ctx context.Context, obj store.Object, name string, o Options) (*Tar, error) {
 	o.Tail = max(cmp.Or(o.Tail, 64<<10), trailerLen+footerLen)
-	o.MaxPart = cmp.Or(o.MaxPart, 256<<20)
+	o.MaxPart = cmp.Or(o.MaxPart, MaxPart)
 	tail := make([]byte, o.Tail)
 	n, err := storekit.ReadTail(ctx, obj, tail)
 	if err != nil {
@@ -100,23 +103,6 @@ func (t *Tar) Read(ctx context.Context, i int, buf []byte) ([]byte, error) {
 		return nil, readError(t.name, e.Pos, err)
 	}
 	return buf, nil
-}
-
-func (t *Tar) ReadHeader(ctx context.Context, i int) (Header, error) {
-	e := t.index.At(i)
-	off := e.Pos - BlockSize
-	if off < 0 || e.Pos > t.size {
-		return Header{}, t.fault(OutOfBounds, e.Pos, "segment %s: the header cannot be at %d of %d", e.ID, off, t.size)
-	}
-	b := make([]byte, BlockSize)
-	if err := t.obj.ReadAt(ctx, b, off); err != nil {
-		return Header{}, readError(t.name, off, err)
-	}
-	h, err := ParseHeader(b)
-	if err != nil {
-		return h, t.fault(BadHeader, off, "segment %s: %v", e.ID, err)
-	}
-	return h, nil
 }
 
 // A part is the graph or the binary references: header, zeros, content, footer.

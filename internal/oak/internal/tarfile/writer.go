@@ -1,10 +1,13 @@
 package tarfile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
 // A Tail generates what follows the segments of a tar. It can be used alone if the segments exist
@@ -17,6 +20,7 @@ type Tail struct {
 	binaries binariesBuilder
 	known    map[ID]struct{}
 	end      int64 // where it can begin
+	mostPart int64 // bytes of graph and binary references; 0 is MaxPart
 }
 
 // Add adds a segment. For a data segment, refs is its reference table, and binaries are the IDs
@@ -42,12 +46,15 @@ func (t *Tail) Add(e Entry, refs IDs, binaries []string) error {
 	if _, twice := t.known[e.ID]; twice {
 		return bad("duplicate segment")
 	}
-	end := max(t.end, e.end())
-	more := t.size() + entryV2 + nodeLen + int64(len(refs)) + generationV2 + segmentRefsLen
+	lists, names := int64(t.graph.size()+nodeLen+len(refs)), int64(t.binaries.maxSize()+generationV2+segmentRefsLen)
 	for _, b := range binaries {
-		more += 4 + int64(len(b))
+		names += 4 + int64(len(b))
 	}
-	if end > maxLen-more {
+	if most := cmp.Or(t.mostPart, MaxPart); max(lists, names) > most {
+		return &Error{Class: Limit, Offset: e.Pos, What: fmt.Sprintf("graph or binary references: up to segment %s %d bytes, expected at most %d", e.ID, max(lists, names), most)}
+	}
+	end := max(t.end, e.end())
+	if end > maxLen-lists-names-int64(len(t.entries)+entryV2+footerLen+6*BlockSize+trailerLen) {
 		return bad("the tar would exceed %d bytes", int64(maxLen))
 	}
 	if t.known == nil {
@@ -125,6 +132,9 @@ type Writer struct {
 	size  int64
 	buf   []byte
 	err   error // the first; nothing is written after it
+
+	moved  bool      // some segments had headers before
+	newest time.Time // in these headers
 }
 
 // NewWriter begins the tar of the given name in w, which the caller still owns. mtime is called
@@ -140,7 +150,7 @@ func NewWriter(w io.Writer, name string, mtime func() time.Time) *Writer {
 // be continued. See [Tail.Add]. Oak's cleanup requires that a bulk segment precedes the segments
 // that refer to it.
 func (w *Writer) Add(id ID, gen Generation, data []byte, refs IDs, binaries []string) error {
-	return w.Move(nil, id, gen, data, refs, binaries)
+	return w.add(nil, id, gen, data, refs, binaries)
 }
 
 // NewHeader returns the header of a segment in a new tar. Its name gets a checksum if old is nil,
@@ -153,16 +163,44 @@ func NewHeader(old []byte, id ID, data []byte, mtime time.Time) []byte {
 	return AppendHeader(nil, entryName(id, checksum(data)), int64(len(data)), mtime)
 }
 
-// Move is Add for a segment of another tar, where it had the header old; see [NewHeader].
-func (w *Writer) Move(old []byte, id ID, gen Generation, data []byte, refs IDs, binaries []string) error {
+// Unproven returns the header of a segment that nothing proves.
+func Unproven(id ID, data []byte) []byte {
+	return AppendHeader(nil, id.String(), int64(len(data)), time.Now())
+}
+
+// Put is Add for a segment that may come from another tar. Its header there decides on the new one; see
+// [NewHeader], and keeps its time. If its time is lost, it gets the newest of those before.
+func (w *Writer) Put(f segment.Finished) error {
+	refs := make(IDs, 0, len(f.Refs)*len(ID{}))
+	for _, id := range f.Refs {
+		refs = append(refs, id[:]...)
+	}
+	return w.add(f.Header, f.ID, f.Generation, f.Data, refs, f.BlobIDs)
+}
+
+func (w *Writer) add(old []byte, id ID, gen Generation, data []byte, refs IDs, binaries []string) error {
 	if w.err != nil {
 		return w.err
 	}
 	e := Entry{ID: id, Pos: w.size + BlockSize, Len: len(data), Generation: gen}
 	if err := w.tail.Add(e, refs, binaries); err != nil {
-		return err
+		if limit, ok := err.(*Error); ok {
+			limit.Object = w.name
+			return limit
+		}
+		return fmt.Errorf("%s: %w", w.name, err)
 	}
-	w.buf = append(w.buf[:0], NewHeader(old, id, data, w.mtime())...)
+	var at time.Time
+	if h, err := ParseHeader(old); old == nil {
+		at = w.mtime()
+	} else if w.moved = true; err == nil && h.ChecksumOK {
+		if at = h.ModTime; at.After(w.newest) {
+			w.newest = at
+		}
+	} else {
+		at = w.newest
+	}
+	w.buf = append(w.buf[:0], NewHeader(old, id, data, at)...)
 	w.buf = append(w.buf, data...)
 	w.buf = append(w.buf, zeros[:pad(len(data))]...)
 	return w.write(w.buf)
@@ -185,21 +223,28 @@ func (w *Writer) Size() int64 { return w.size }
 const MostSegments = 1 << 16
 
 // Full reports whether the next segment should go into the next tar, as in Oak: the tar has at
-// least limit bytes, as many segments as an archive in the cloud can have, or might become too long
-// for Oak with one more segment.
+// least limit bytes, as many segments as an archive in the cloud can have, or one of its parts might
+// become too long with one more segment.
 func (w *Writer) Full(limit int64) bool {
 	const refs = 1 << 20 // more than the references of a segment
-	return w.size >= limit || w.tail.Len() == MostSegments || w.size > maxLen-w.tail.size()-scanWindow-refs
+	part := max(w.tail.graph.size(), w.tail.binaries.maxSize())
+	return w.size >= limit || w.tail.Len() == MostSegments || part > MaxPart-refs || w.size > maxLen-w.tail.size()-scanWindow-refs
 }
 
 // Close writes what follows the segments. There must be at least one segment.
-func (w *Writer) Close() error { return w.CloseWith(w.tail.Parts()) }
+func (w *Writer) Close() error { return w.CloseWith(w.Parts()) }
+
+// Parts returns what Close would write before the index: references to binaries and graph.
+func (w *Writer) Parts() (binaries, graph []byte) { return w.tail.Parts() }
 
 // CloseWith is Close with existing references to binaries and an existing graph, from another tar
 // of these segments.
 func (w *Writer) CloseWith(binaries, graph []byte) error {
 	if w.err != nil {
 		return w.err
+	}
+	if w.moved {
+		w.mtime = func() time.Time { return w.newest }
 	}
 	b, err := w.tail.appendParts(w.buf[:0], w.name, w.mtime, binaries, graph)
 	if err != nil {

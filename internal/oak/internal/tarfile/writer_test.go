@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
@@ -247,5 +248,60 @@ func TestTimesAreAskedForEachHeader(t *testing.T) {
 	}
 	if err := w.Close(); err != nil || n != 4 {
 		t.Errorf("%d times, %v", n, err)
+	}
+}
+
+// No tar is written with parts so long that they could not be read again.
+func TestPartsThatAreTooLongAreRefused(t *testing.T) {
+	r := testkit.Rand(t)
+	id := randomID(r, true)
+	for what, add := range map[string]func(w *Writer) error{
+		"graph": func(w *Writer) error {
+			return w.Add(id, Generation{}, make([]byte, 32), make(IDs, 16*len(ID{})), nil)
+		},
+		"binary references": func(w *Writer) error {
+			return w.Add(id, Generation{}, make([]byte, 32), nil, []string{strings.Repeat("name", 50)})
+		},
+	} {
+		for most, want := range map[int64]bool{128: false, 512: true} {
+			var b bytes.Buffer
+			w := NewWriter(&b, "data00001a.tar", someTime)
+			w.tail.mostPart = most
+			err := add(w)
+			if e, ok := errors.AsType[*Error](err); want != (err == nil) || err != nil && (!ok || e.Class != Limit || e.Object != "data00001a.tar") {
+				t.Errorf("%s of at most %d bytes: %v", what, most, err)
+			}
+			if !want && b.Len() > 0 {
+				t.Errorf("%s: %d bytes were written", what, b.Len())
+			}
+		}
+	}
+}
+
+// A segment that moves keeps the time of its header. If that is lost, it gets the newest time before;
+// what follows the segments has the newest of all.
+func TestSegmentsThatMoveKeepTheirTimes(t *testing.T) {
+	r := testkit.Rand(t)
+	var b bytes.Buffer
+	w := NewWriter(&b, "t", func() time.Time { t.Error("asked for a time"); return time.Time{} })
+	data, at := make([]byte, BlockSize), []time.Time{time.Unix(200, 0), time.Unix(100, 0), time.Unix(200, 0)}
+	for i, when := range at {
+		id := randomID(r, false)
+		header := NewHeader(nil, id, data, when)
+		if i == 2 {
+			header[300] = 1 // its checksum is wrong, but it proves the segment
+		}
+		if err := w.Put(segment.Finished{ID: id, Data: data, Header: header}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i, when := range append(at, time.Unix(200, 0)) {
+		h, err := ParseHeader(b.Bytes()[2*BlockSize*i:][:BlockSize])
+		if err != nil || !h.ChecksumOK || !h.ModTime.Equal(when) {
+			t.Errorf("header %d: %+v, expected %v; %v", i, h, when, err)
+		}
 	}
 }
