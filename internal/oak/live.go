@@ -47,7 +47,7 @@ func (r *repository) openMoment(ctx context.Context, dir string) error {
 		if err := r.close(); err != nil {
 			return err
 		}
-		r.shadowed, r.list, r.held = nil, repo.Listing{}, 0
+		r.shadowed, r.list, r.tarsBefore, r.held = nil, repo.Listing{}, nil, 0
 	}
 }
 
@@ -57,7 +57,14 @@ func (r *repository) openOnce(ctx context.Context, dir string) error {
 	switch can := r.st.Can(); {
 	case can.Near: // in a remote store each costs a request
 		names = append(names, repo.GCLog, repo.Manifest)
-		r.writer = r.lockedBy(ctx)
+		if r.writer = r.lockedBy(ctx); r.writer != "" {
+			before, err := repo.List(ctx, r.st, dir)
+			if err != nil {
+				return err
+			}
+			defer before.Release()
+			r.tarsBefore = slices.Clone(before.Tars)
+		}
 	case can.List != nil:
 		names = nil // the list shows whether there is a journal, and what kind
 	}
@@ -224,8 +231,11 @@ func (r *repository) settled(ctx context.Context, dir string) (bool, error) {
 		return false, err
 	}
 	defer now.Release()
-	if r.changed(now) {
+	if changed(r.list.Tars, now.Tars) {
 		r.writer = r.lockedBy(ctx)
+		return false, nil
+	}
+	if changed(r.tarsBefore, now.Tars) { // a cleanup may have removed what the journal needed when it was opened
 		return false, nil
 	}
 	if r.writer == "" {
@@ -292,25 +302,25 @@ func (b *beginning) Can() store.ObjectAbilities { return store.ObjectAbilities{}
 
 // changed reports whether tars were removed or rewritten. Newer tars are not a change, because
 // the revision that is read does not need them.
-func (r *repository) changed(now repo.Listing) bool {
+func changed(was, now []repo.Tar) bool {
 	newest := -1
-	for _, t := range r.list.Tars {
+	for _, t := range was {
 		newest = max(newest, t.Number)
 	}
-	names := func(l repo.Listing) (all []string) {
-		for _, t := range l.Tars {
+	names := func(tars []repo.Tar) (all []string) {
+		for _, t := range tars {
 			if t.Number <= newest {
 				all = append(all, t.Name)
 			}
 		}
 		return all
 	}
-	return !slices.Equal(names(r.list), names(now))
+	return !slices.Equal(names(was), names(now))
 }
 
 // grown reports whether journal or tars are longer than when they were opened, or more.
 func (r *repository) grown(now repo.Listing) bool {
-	if len(now.Tars) != len(r.list.Tars) || r.changed(now) {
+	if len(now.Tars) != len(r.list.Tars) || changed(r.list.Tars, now.Tars) {
 		return true
 	}
 	if was, is := r.list.Journal, now.Journal; (was == nil) != (is == nil) || was != nil && is.Size != was.Size {

@@ -5,10 +5,12 @@ package oak
 import (
 	"bytes"
 	"context"
+	"errors"
 	"iter"
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -591,4 +593,76 @@ type tallied struct {
 func (c tallied) ReadAt(ctx context.Context, b []byte, off int64) error {
 	*c.n += int64(len(b))
 	return c.Object.ReadAt(ctx, b, off)
+}
+
+// busy is a store that another program has locked. It changes when its journal has been opened.
+type busy struct {
+	storetest.Mem
+	then sync.Once
+	do   func()
+}
+
+func (b *busy) Can() store.Abilities {
+	can := b.Mem.Can()
+	can.Near, can.Locked = true, func(context.Context, string) (string, error) { return "java", nil }
+	can.OpenGrowing = func(ctx context.Context, name string) (store.Object, error) {
+		o, err := b.Mem.Clone().Open(ctx, name) // which stays as it is
+		if path.Base(name) == repo.Journal {
+			b.then.Do(b.do)
+		}
+		return o, err
+	}
+	return can
+}
+
+// If a cleanup comes between the journal and the tars, the journal is read again: its line may need
+// what has been removed.
+func TestACleanupAfterTheJournalIsNoticed(t *testing.T) {
+	w := fixture(t, "cleanup-pending")
+	was := &busy{}
+	for name, b := range objects(t, w) {
+		was.Put(name, b)
+	}
+	if err := cleanUp(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	if err := onStore(t.Context(), w, func(s *Store) error {
+		_, err := s.Set(t.Context(), "/", "x", []string{"y"}, SetOptions{})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	was.do = func() {
+		for name := range objects(t, &was.Mem) {
+			if w.Get(name) == nil {
+				if err := was.Remove(t.Context(), name); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		for name, b := range objects(t, w) {
+			if !bytes.Equal(was.Get(name), b) {
+				was.Put(name, b)
+			}
+		}
+	}
+	s := openStoreOf(t, was)
+	defer s.Close()
+	want := treeOf(t, openStoreOf(t, w), nil).Revision()
+	if got := treeOf(t, s, nil).Revision(); got != want {
+		t.Errorf("revision %s, expected %s", got, want)
+	}
+}
+
+func cleanUp(ctx context.Context, st store.Store) error {
+	return onStore(ctx, st, func(s *Store) error {
+		c, err := s.PlanCleanup(ctx, CleanupOptions{})
+		if err == nil && !c.Changes() {
+			err = errors.New("nothing to clean up")
+		}
+		if err == nil {
+			err = c.Apply(ctx)
+		}
+		return err
+	})
 }

@@ -25,18 +25,19 @@ import (
 )
 
 type repository struct {
-	st       store.Store
-	name     string // as given
-	single   bool   // one tar
-	list     repo.Listing
-	tars     []*segmentTar // the tars in use, newest number first
-	byPath   map[string]*segmentTar
-	shadowed []repo.Tar // the tars not in use
-	limits   format.Limits
-	trust    trust  // how segments are read for users
-	onHeal   func() // called when a bit of a segment was corrected; or nil
-	held     int64  // bytes of indexes
-	release  func() // of tails that were fetched ahead
+	st         store.Store
+	name       string // as given
+	single     bool   // one tar
+	list       repo.Listing
+	tarsBefore []repo.Tar    // that there were before the journal was opened, if a program is writing
+	tars       []*segmentTar // the tars in use, newest number first
+	byPath     map[string]*segmentTar
+	shadowed   []repo.Tar // the tars not in use
+	limits     format.Limits
+	trust      trust  // how segments are read for users
+	onHeal     func() // called when a bit of a segment was corrected; or nil
+	held       int64  // bytes of indexes
+	release    func() // of tails that were fetched ahead
 
 	moment map[string]store.Object // used files besides the tars, as they were when the store was opened
 	had    map[string]*segmentTar  // of an earlier opening, to be reused

@@ -326,6 +326,7 @@ func TestScanOfNothingButHeadersEnds(t *testing.T) {
 			b = append(b, h...)
 		}
 		found, problems := scanAll(t, b)
+		found = slices.DeleteFunc(found, func(f Found) bool { return f.Mask != 0 }) // by chance, one in 2,000
 		limits := 0
 		for _, p := range problems {
 			if p.Class == Limit {
