@@ -22,6 +22,8 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/catalog/export"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
@@ -30,25 +32,27 @@ import (
 func (a *app) catalogCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "catalog",
-		Short: "Find and read files through a database of many archives",
-		Long: `Keeps a catalogue: a database that records which archive has which file, and at
-which offset. One lookup finds a file among millions, and one request reads it.
+		Short: "Find and read files through a record of many archives",
+		Long: `Keeps a catalogue, which records which archive has which file, and at which
+offset. One lookup finds a file among millions, and one request reads it.
 
-The catalogue is --db FILE, or $HOLDALL_CATALOG, or a file in your data folder.
-For several machines it can be in PostgreSQL: postgres://USER@HOST/DATABASE.`,
-		Example: `  holdall catalog init
+The catalogue is --db, or $HOLDALL_CATALOG, or a file in your data folder. If
+its name ends in .catalog it is a folder, on a disk or in a bucket, beside the
+archives or elsewhere, and needs no database. Otherwise it is a file, or
+postgres://USER@HOST/DATABASE.`,
+		Example: `  holdall catalog init --db s3://packed/photos.catalog
   holdall catalog add https://example.org/docs-00001.caf
   holdall catalog cat guide/intro.md`,
 	}
 	cmd.PersistentFlags().StringVar(&a.db, "db", "", dbUsage)
-	cmd.AddCommand(a.catalogInitCommand(), a.catalogFindCommand(), a.catalogListCommand(), a.catalogRemoveCommand(), a.catalogExportCommand())
-	for _, c := range []*cobra.Command{a.catalogAddCommand(), a.catalogCheckCommand(), a.catalogCatCommand(), a.catalogExtractCommand()} {
+	cmd.AddCommand(a.catalogInitCommand(), a.catalogFindCommand(), a.catalogListCommand(), a.catalogRemoveCommand(), a.catalogExportCommand(), a.catalogRelocateCommand(), a.catalogGCCommand())
+	for _, c := range []*cobra.Command{a.catalogAddCommand(), a.catalogCheckCommand(), a.catalogCatCommand(), a.catalogExtractCommand(), a.catalogRebuildCommand()} {
 		cmd.AddCommand(a.takes(format.ToOpen|format.ToVerify, c, format.All()...))
 	}
 	return cmd
 }
 
-const dbUsage = "the catalogue: a file, or postgres://USER@HOST/DATABASE (default $HOLDALL_CATALOG, or holdall/catalog.db in your data folder)"
+const dbUsage = "the catalogue: FOLDER.catalog, a file, or postgres://USER@HOST/DATABASE (default $HOLDALL_CATALOG, or holdall/catalog.db in your data folder)"
 
 // catalogAddress returns the address of the user's catalogue. usual is true if
 // no address was given.
@@ -80,23 +84,94 @@ type noCatalogError struct{ error }
 
 func (e *noCatalogError) Unwrap() error { return e.error }
 
-func (a *app) withCatalog(ctx context.Context, o catalog.Options, do func(c *catalog.Catalog) error) error {
+func (a *app) withCatalog(ctx context.Context, o catalog.Options, do func(c catalog.Files) error) error {
 	address, _, err := a.catalogAddress()
 	if err != nil {
 		return err
 	}
-	c, err := catalog.Open(ctx, address, o)
-	if errors.Is(err, fs.ErrNotExist) {
-		return &noCatalogError{err}
-	} else if err != nil {
+	c, err := a.openCatalog(ctx, address, o)
+	if err != nil {
 		return err
 	}
 	return errors.Join(do(c), c.Close())
 }
 
-func (a *app) onCatalog(o catalog.Options, do func(ctx context.Context, c *catalog.Catalog, args []string) error) func(*cobra.Command, []string) error {
+// isBook reports whether an address is that of a catalogue in a folder, not in a database.
+func isBook(address string) bool {
+	address, _ = atCommit(address)
+	switch store.Scheme(address) {
+	case "postgres", "postgresql", "sqlite":
+		return false
+	case "":
+		if info, err := os.Stat(address); err == nil && !info.IsDir() {
+			return false
+		}
+	}
+	return strings.HasSuffix(strings.TrimRight(address, "/"), book.Suffix)
+}
+
+// bookFresh is for how long a state of a catalogue in a folder is used.
+const bookFresh = 2 * time.Second
+
+// openCatalog opens a catalogue of any kind.
+func (a *app) openCatalog(ctx context.Context, address string, o catalog.Options) (c catalog.Files, err error) {
+	if !isBook(address) {
+		return openDatabase(ctx, address, o)
+	}
+	address, when := atCommit(address)
+	if when != "" && !o.ReadOnly {
+		return nil, usage("%s@%s: what a catalogue was cannot be changed", shownCatalog(address), when)
+	}
+	st, name, err := store.OpenAddress(ctx, strings.TrimRight(address, "/"))
+	if err != nil {
+		return nil, err
+	}
+	b, err := book.Open(ctx, st, name, book.Options{Write: !o.ReadOnly, Fresh: bookFresh})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &noCatalogError{err}
+	}
+	if err == nil && when != "" {
+		err = goBack(ctx, b, when)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func openDatabase(ctx context.Context, address string, o catalog.Options) (*catalog.Catalog, error) {
+	c, err := catalog.Open(ctx, address, o)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &noCatalogError{err}
+	}
+	return c, err
+}
+
+// withDatabase is withCatalog for what needs a database.
+func (a *app) withDatabase(ctx context.Context, o catalog.Options, do func(c *catalog.Catalog) error) error {
+	address, _, err := a.catalogAddress()
+	if err != nil {
+		return err
+	}
+	if isBook(address) {
+		return usage("a fleet needs a catalogue in a database, found %s", shownCatalog(address))
+	}
+	c, err := openDatabase(ctx, address, o)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(c), c.Close())
+}
+
+func (a *app) onDatabase(o catalog.Options, do func(ctx context.Context, c *catalog.Catalog, args []string) error) func(*cobra.Command, []string) error {
 	return run(func(ctx context.Context, args []string) error {
-		return a.withCatalog(ctx, o, func(c *catalog.Catalog) error { return do(ctx, c, args) })
+		return a.withDatabase(ctx, o, func(c *catalog.Catalog) error { return do(ctx, c, args) })
+	})
+}
+
+func (a *app) onCatalog(o catalog.Options, do func(ctx context.Context, c catalog.Files, args []string) error) func(*cobra.Command, []string) error {
+	return run(func(ctx context.Context, args []string) error {
+		return a.withCatalog(ctx, o, func(c catalog.Files) error { return do(ctx, c, args) })
 	})
 }
 
@@ -119,11 +194,15 @@ updated and its content stays. Any other file is left unchanged.`,
 					return err
 				}
 			}
-			err = catalog.Create(ctx, address)
+			if isBook(address) {
+				err = createBook(ctx, address)
+			} else {
+				err = catalog.Create(ctx, address)
+			}
 			made := err == nil
 			if errors.Is(err, fs.ErrExist) {
-				var c *catalog.Catalog
-				if c, err = catalog.Open(ctx, address, catalog.Options{}); err == nil {
+				var c catalog.Files
+				if c, err = a.openCatalog(ctx, address, catalog.Options{}); err == nil {
 					err = c.Close()
 				}
 			}
@@ -138,6 +217,18 @@ updated and its content stays. Any other file is left unchanged.`,
 			return nil
 		}),
 	}
+}
+
+func createBook(ctx context.Context, address string) error {
+	st, name, err := store.OpenAddress(ctx, strings.TrimRight(address, "/"))
+	if err != nil {
+		return err
+	}
+	b, err := book.Create(ctx, st, name)
+	if err != nil {
+		return err
+	}
+	return b.Close()
 }
 
 type archiveJSON struct {
@@ -195,15 +286,20 @@ The exit code is 1 if one of several archives could not be added.`,
 		Example: `  holdall catalog add photos-*.caf
   holdall catalog add --verify https://example.org/docs.caf`,
 		Args: args(1, -1, "an archive"),
-		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {
+		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c catalog.Files, args []string) error {
 			failed := false
-			for _, address := range args {
-				err := a.catalogAdd(ctx, c, address, again, verify)
-				if err != nil && (len(args) == 1 || ctx.Err() != nil) {
+			for some := range slices.Chunk(args, addsAtOnce) {
+				err := a.catalogAdd(ctx, c, some, again, verify, func(address string, err error) error {
+					if len(args) == 1 || ctx.Err() != nil {
+						return err
+					}
+					if failed = true; !errors.Is(err, errNo) {
+						a.entryFailed(store.Redact(address), err)
+					}
+					return nil
+				})
+				if err != nil {
 					return err
-				}
-				if failed = failed || err != nil; err != nil && !errors.Is(err, errNo) {
-					a.entryFailed(store.Redact(address), err)
 				}
 			}
 			return answer(failed)
@@ -215,58 +311,104 @@ The exit code is 1 if one of several archives could not be added.`,
 	return cmd
 }
 
-func (a *app) catalogAdd(ctx context.Context, c *catalog.Catalog, address string, again, verify bool) error {
+// addsAtOnce is how many archives are recorded in one step, if none fails.
+const addsAtOnce = 64
+
+// catalogAdd records archives. It calls failed for each that cannot be recorded.
+func (a *app) catalogAdd(ctx context.Context, c catalog.Files, addresses []string, again, verify bool, failed func(address string, err error) error) error {
+	m := &holdall.Meter{}
+	stop := a.showProgress(m, "added")
+	defer func() { stop() }()
+	var all []survey.Survey
+	var from []string
+	defer func() {
+		for _, s := range all {
+			s.In.Close()
+		}
+	}()
+	for _, address := range addresses {
+		s, err := a.surveyed(ctx, c, address, again, verify)
+		if err == nil && s.In == nil {
+			if verify && !a.dryRun {
+				err = c.Verified(ctx, s.ID, s.Verified)
+			}
+			if err == nil {
+				a.tellAdded("unchanged", s.Archive)
+				continue
+			}
+		}
+		if err != nil {
+			if err := failed(address, err); err != nil {
+				return err
+			}
+			continue
+		}
+		all, from = append(all, s), append(from, address)
+	}
+	add := func(some []survey.Survey) error {
+		var additions []catalog.Addition
+		for _, s := range some {
+			additions = append(additions, catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, m)})
+		}
+		do := c.Add
+		if a.dryRun {
+			do = c.TryAdd
+		}
+		done, err := do(ctx, additions...)
+		stop()
+		stop = func() {}
+		for _, d := range done {
+			did := "added"
+			if d.Replaced.ID != 0 {
+				did = "replaced"
+			}
+			a.tellAdded(did, d.Archive)
+		}
+		return err
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	err := add(all)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	for i := range all { // which of them cannot be recorded
+		if len(all) > 1 {
+			err = add(all[i : i+1])
+		}
+		if err != nil {
+			if err := failed(from[i], err); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// surveyed opens an archive that is to be recorded. If it is known in this version, In is nil.
+func (a *app) surveyed(ctx context.Context, c catalog.Files, address string, again, verify bool) (s survey.Survey, err error) {
 	st, name, err := a.locateCatalogued(ctx, address)
 	if err != nil {
-		return err
+		return s, err
 	}
 	known, err := c.Archive(ctx, storekit.AddressOf(st, name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return s, err
 	}
 	if again {
 		known = catalog.Archive{}
 	}
 	o := a.openOptions()
 	o.Index = a.useIndex()
-	s, err := survey.Open(ctx, st, name, known, o)
-	if err != nil {
-		return err
+	if s, err = survey.Open(ctx, st, name, known, o); err != nil || !verify {
+		return s, err
 	}
-	if s.In != nil {
-		defer s.In.Close()
+	if err = a.verifyQuietly(ctx, st, []string{name}, a.openOptions()); err != nil && s.In != nil {
+		s.In.Close()
 	}
-	if verify {
-		if err := a.verifyQuietly(ctx, st, []string{name}, a.openOptions()); err != nil {
-			return err
-		}
-		s.Verified = time.Now().UTC()
-	}
-	did := "unchanged"
-	switch {
-	case s.In == nil && a.dryRun:
-	case s.In == nil && verify:
-		err = c.Verified(ctx, s.ID, s.Verified)
-	case s.In != nil:
-		m := &holdall.Meter{}
-		stop := a.showProgress(m, "added")
-		add := c.Add
-		if a.dryRun {
-			add = c.TryAdd
-		}
-		var done []catalog.Added
-		done, err = add(ctx, catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, m)})
-		if stop(); err == nil {
-			s.Archive, did = done[0].Archive, "added"
-			if done[0].Replaced.ID != 0 {
-				did = "replaced"
-			}
-		}
-	}
-	if err == nil {
-		a.tellAdded(did, s.Archive)
-	}
-	return err
+	s.Verified = time.Now().UTC()
+	return s, err
 }
 
 // locateCatalogued finds an archive that is in a catalogue, or is to be added
@@ -290,7 +432,7 @@ func (a *app) tellAdded(did string, x catalog.Archive) {
 
 // recordPacked records everything that a pack wrote, all its chunks in one
 // step.
-func (a *app) recordPacked(ctx context.Context, c *catalog.Catalog, st store.Store, volumes []string, verified bool) (err error) {
+func (a *app) recordPacked(ctx context.Context, c catalog.Files, st store.Store, volumes []string, verified bool) (err error) {
 	var all []catalog.Addition
 	for _, name := range volumes {
 		s, err := survey.Open(ctx, st, name, catalog.Archive{}, a.written())
@@ -309,7 +451,7 @@ func (a *app) recordPacked(ctx context.Context, c *catalog.Catalog, st store.Sto
 
 // newestOf finds the newest file for a path that the user gave, by the rules
 // of lookup.
-func newestOf(ctx context.Context, c *catalog.Catalog, path string) (found catalog.Found, err error) {
+func newestOf(ctx context.Context, c catalog.Files, path string) (found catalog.Found, err error) {
 	for _, p := range slices.Compact([]string{path, strings.TrimPrefix(strings.TrimSuffix(path, "/"), "./"), naming.Unescape(path)}) {
 		if found, err = c.Newest(ctx, p); !errors.Is(err, fs.ErrNotExist) {
 			return found, err
@@ -325,7 +467,7 @@ func (a *app) catalogFindCommand() *cobra.Command {
 		Long: `Lists the archives that have a file, newest first. The exit code is 1 if no
 archive has one of the paths.`,
 		Args: args(1, -1, "a path"),
-		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c catalog.Files, args []string) error {
 			var no error
 			for _, path := range args {
 				newest, err := newestOf(ctx, c, path)
@@ -372,7 +514,7 @@ everything below them. If several archives have a file, the newest is listed.
 			if archives && len(folders) > 0 {
 				return usage("--archives cannot be combined with folders")
 			}
-			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
+			return a.withCatalog(ctx, forReading, func(c catalog.Files) error {
 				if archives {
 					return a.listArchives(ctx, c)
 				}
@@ -389,7 +531,7 @@ everything below them. If several archives have a file, the newest is listed.
 	return cmd
 }
 
-func (a *app) listArchives(ctx context.Context, c *catalog.Catalog) error {
+func (a *app) listArchives(ctx context.Context, c catalog.Files) error {
 	all, err := c.Archives(ctx)
 	for _, x := range all {
 		a.tell(archiveAsJSON(x), func() {
@@ -399,7 +541,7 @@ func (a *app) listArchives(ctx context.Context, c *catalog.Catalog) error {
 	return err
 }
 
-func (a *app) listCatalog(ctx context.Context, c *catalog.Catalog, folder string, long, recursive bool) error {
+func (a *app) listCatalog(ctx context.Context, c catalog.Files, folder string, long, recursive bool) error {
 	prefix := folderPrefix(folder)
 	shownAny := false
 	tell := func(l catalog.Location) error {
@@ -462,7 +604,7 @@ The exit code is 1 if a name is not in the catalogue.`,
 		Example: `  holdall catalog rm s3://packed/photos-00001.caf
   holdall catalog rm --files 2026/05/a.jpg 2025/`,
 		Args: args(1, -1, "an archive"),
-		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, names []string) error {
+		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c catalog.Files, names []string) error {
 			remove := a.forgetArchive
 			if files {
 				remove = a.deleteFile
@@ -485,7 +627,7 @@ The exit code is 1 if a name is not in the catalogue.`,
 	return cmd
 }
 
-func (a *app) forgetArchive(ctx context.Context, c *catalog.Catalog, address string) error {
+func (a *app) forgetArchive(ctx context.Context, c catalog.Files, address string) error {
 	x, err := a.knownArchive(ctx, c, address)
 	if err == nil && !a.dryRun {
 		x, err = c.Remove(ctx, x.Address)
@@ -496,7 +638,7 @@ func (a *app) forgetArchive(ctx context.Context, c *catalog.Catalog, address str
 	return err
 }
 
-func (a *app) deleteFile(ctx context.Context, c *catalog.Catalog, name string) error {
+func (a *app) deleteFile(ctx context.Context, c catalog.Files, name string) error {
 	del := func(paths ...string) (int64, error) {
 		if a.dryRun {
 			return int64(len(paths)), nil
@@ -558,7 +700,7 @@ func (a *app) tellDeleted(name string, files int64) {
 
 // knownArchive finds the catalogue's record of an archive, by its address as
 // recorded or as given. The archive itself need not exist any more.
-func (a *app) knownArchive(ctx context.Context, c *catalog.Catalog, address string) (catalog.Archive, error) {
+func (a *app) knownArchive(ctx context.Context, c catalog.Files, address string) (catalog.Archive, error) {
 	x, err := c.Archive(ctx, naming.Unescape(address))
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return x, err
@@ -572,16 +714,22 @@ func (a *app) knownArchive(ctx context.Context, c *catalog.Catalog, address stri
 
 func (a *app) catalogExportCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "export",
-		Short: "Write the locations of all files, as CSV or JSON",
+		Use:   "export [sqlite:FILE | postgres://...]",
+		Short: "Write the locations of all files, as CSV or JSON or to a database",
 		Long: `Writes the location of the newest file of each path. The CSV has two columns:
 file_path, and caf_file_id, the number of the archive. --json writes a JSON
 object a line, with all fields of 'catalog find'.
 
 The CSV cannot hold a path that is not UTF-8, contains a NUL, or has more than
-512 characters. The export fails at such a path.`,
-		Args: args(0, 0, "no arguments"),
-		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, _ []string) error {
+512 characters. The export fails at such a path.
+
+To a database, it writes the tables archives and file_locations. If a catalogue
+in a folder was exported there before, only what has changed is written.`,
+		Args: args(0, 1, "at most a database"),
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c catalog.Files, to []string) error {
+			if len(to) > 0 {
+				return a.exportTo(ctx, c, to[0])
+			}
 			if a.json {
 				return a.exportJSON(ctx, c)
 			}
@@ -590,7 +738,22 @@ The CSV cannot hold a path that is not UTF-8, contains a NUL, or has more than
 	}
 }
 
-func (a *app) exportJSON(ctx context.Context, c *catalog.Catalog) error {
+func (a *app) exportTo(ctx context.Context, c catalog.Files, address string) error {
+	b, ok := c.(*book.Book)
+	if !ok || !export.Is(address) {
+		return usage("expected a catalogue in a folder, and a database as sqlite:FILE or postgres://HOST/NAME, found %s", shownCatalog(address))
+	}
+	done, err := export.To(ctx, b, address)
+	if err != nil {
+		return err
+	}
+	a.tell(done, func() {
+		fmt.Fprintf(a.out, "%s: what the catalogue was after commit %d; %s written, %d removed\n", shownCatalog(address), done.Commit, count(done.Files, "file"), done.Removed)
+	})
+	return nil
+}
+
+func (a *app) exportJSON(ctx context.Context, c catalog.Files) error {
 	all, err := c.Archives(ctx)
 	if err != nil {
 		return err
@@ -611,7 +774,7 @@ func (a *app) exportJSON(ctx context.Context, c *catalog.Catalog) error {
 // VARCHAR.
 const longestSeedPath = 512
 
-func (a *app) exportCSV(ctx context.Context, c *catalog.Catalog) error {
+func (a *app) exportCSV(ctx context.Context, c catalog.Files) error {
 	w := csv.NewWriter(a.out)
 	w.Write([]string{"file_path", "caf_file_id"})
 	for l, err := range c.Below(ctx, "") {

@@ -27,7 +27,7 @@ directions. Without an ARCHIVE it checks all archives and the database itself.
 The exit code is 1 if anything differs. 'holdall catalog add --again' updates
 the catalogue. Content is read only with --contents, which also verifies each
 archive and reports the damage.`,
-		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c catalog.Files, args []string) error {
 			if quick && contents {
 				return usage("expected one of --quick and --contents")
 			}
@@ -49,7 +49,7 @@ archive and reports the damage.`,
 
 type catalogCheck struct {
 	app      *app
-	c        *catalog.Catalog
+	c        catalog.Files
 	quick    bool
 	contents bool
 

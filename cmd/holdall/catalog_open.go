@@ -12,10 +12,12 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/internal/app/explore/nodes"
 	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/internal/read/outside"
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
 )
@@ -32,10 +34,12 @@ func (a *app) catalogued(ctx context.Context, address string) (st *shelf.Shelf, 
 	bucket := ""
 	switch scheme := store.Scheme(address); {
 	case isOne:
-		if s := store.Scheme(at); s == "s3" || s == "gs" || s == "az" {
+		if s := store.Scheme(at); (s == "s3" || s == "gs" || s == "az") && !isBook(at) {
 			at, bucket = "", strings.TrimRight(at, "/")
 		}
 	case scheme == "postgres" || scheme == "postgresql":
+		at = address
+	case isBook(address):
 		at = address
 	case scheme == "" && format.All().ByExtension(address) == nil && catalog.IsFile(address):
 		at = address
@@ -65,7 +69,8 @@ func (a *app) catalogued(ctx context.Context, address string) (st *shelf.Shelf, 
 // shelf opens the catalogue at an address, once for the verb. With no address,
 // it opens the user's.
 func (a *app) shelf(ctx context.Context, address string) (*shelf.Shelf, error) {
-	if address == "" {
+	own := address == ""
+	if own {
 		var err error
 		if address, _, err = a.catalogAddress(); err != nil {
 			return nil, err
@@ -74,13 +79,11 @@ func (a *app) shelf(ctx context.Context, address string) (*shelf.Shelf, error) {
 	if s := a.shelves[address]; s != nil {
 		return s, nil
 	}
-	c, err := catalog.Open(ctx, address, forReading)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &noCatalogError{err}
-	} else if err != nil {
+	c, err := a.openCatalog(ctx, address, forReading)
+	if err != nil {
 		return nil, err
 	}
-	s, err := a.shelfOf(ctx, c, address)
+	s, err := a.shelfOf(ctx, c, address, own)
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -95,17 +98,25 @@ func (a *app) shelf(ctx context.Context, address string) (*shelf.Shelf, error) {
 	return s, nil
 }
 
-// shelfOf returns an open catalogue in the form of a store.
-func (a *app) shelfOf(ctx context.Context, c *catalog.Catalog, address string) (*shelf.Shelf, error) {
-	return shelf.New(ctx, c, shelf.Options{Address: shownCatalog(address), Open: a.storeOf, Through: a.through, NoVerify: a.noVerify})
+// shelfOf returns an open catalogue in the form of a store. The user's own may have archives anywhere;
+// others are archives that lead to archives.
+func (a *app) shelfOf(ctx context.Context, c catalog.Files, address string, own bool) (*shelf.Shelf, error) {
+	o := shelf.Options{Address: shownCatalog(address), Open: a.storeOf, Through: a.through, NoVerify: a.noVerify}
+	if b, ok := c.(*book.Book); ok {
+		o.Lazy, o.Near = true, b.Near()
+		if !own {
+			o.Open = outside.Rule{Store: b.Store(), Name: b.Name(), Allowed: a.mayLead()}.Find
+		}
+	}
+	return shelf.New(ctx, c, o)
 }
 
-func (a *app) openTree(ctx context.Context, c *catalog.Catalog) (*holdall.Archive, func(), error) {
+func (a *app) openTree(ctx context.Context, c catalog.Files) (*holdall.Archive, func(), error) {
 	address, _, err := a.catalogAddress()
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := a.shelfOf(ctx, c, address)
+	s, err := a.shelfOf(ctx, c, address, true)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -164,6 +175,14 @@ func (a *app) extraOf(in *holdall.Archive) explore.Extra {
 		}
 	}
 	return x
+}
+
+// notCatalog returns an error if an archive is a catalogue.
+func (a *app) notCatalog(st store.Store, why string) error {
+	if _, is := st.(*shelf.Shelf); is {
+		return usage("%s is a catalogue: %s", format.Escape(a.address), why)
+	}
+	return nil
 }
 
 func tablesOf(sum shelf.Summary) []explore.Table {

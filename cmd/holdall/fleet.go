@@ -73,7 +73,7 @@ func (a *app) withFleet(ctx context.Context, queue string, workers int, do func(
 	case queue != "" && queue != queueLeases:
 		return usage("--queue: expected river or leases, found %q", queue)
 	}
-	return a.withCatalog(ctx, o, func(c *catalog.Catalog) error { return do(c, feed) })
+	return a.withDatabase(ctx, o, func(c *catalog.Catalog) error { return do(c, feed) })
 }
 
 func (a *app) fleetPlanCommand() *cobra.Command {
@@ -350,7 +350,7 @@ func (a *app) fleetStatusCommand() *cobra.Command {
 state, the workers, the rate, and the time left at that rate. Packed objects are
 counted by the bucket's checksum that they were compared with. Objects that are
 damaged at the source are listed.`,
-		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, names []string) error {
+		RunE: a.onDatabase(forReading, func(ctx context.Context, c *catalog.Catalog, names []string) error {
 			for {
 				if err := a.fleetStatus(ctx, c, names, originals); err != nil || watch <= 0 {
 					return err
@@ -450,7 +450,7 @@ planned again are not listed. Without a PLAN it covers all plans. The exit code
 is 1 if there are such objects.`,
 		Example: `  holdall fleet left
   holdall fleet left --json | jq -r 'select(.outcome == "damaged").path'`,
-		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, names []string) error {
+		RunE: a.onDatabase(forReading, func(ctx context.Context, c *catalog.Catalog, names []string) error {
 			found := false
 			err := a.plansNamed(ctx, c, names, func(p catalog.Plan) error {
 				for m, err := range c.LeftOut(ctx, p.ID, catalog.Vanished, catalog.Changed, catalog.SetAside, catalog.Damaged) {
@@ -599,7 +599,7 @@ func (a *app) fleetCancelCommand() *cobra.Command {
 and partial uploads are removed. Finished archives stay, also in the catalogue.
 'holdall fleet retry' resumes the plan.`,
 		Args: args(1, 1, "a plan"),
-		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {
+		RunE: a.onDatabase(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {
 			return a.plansNamed(ctx, c, args, func(p catalog.Plan) error {
 				n, err := fleet.Cancel(ctx, c, p)
 				if err == nil {
@@ -646,7 +646,7 @@ func (a *app) fleetForgetCommand() *cobra.Command {
 objects. Its archives stay, also in the catalogue. A plan with unfinished chunks
 is refused: cancel it first.`,
 		Args: args(1, 1, "a plan"),
-		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {
+		RunE: a.onDatabase(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {
 			return a.plansNamed(ctx, c, args, func(p catalog.Plan) error {
 				err := c.ForgetPlan(ctx, p.ID)
 				if err == nil {

@@ -48,7 +48,7 @@ or unreadable, because it differs from its archive, or because its service
 refused.`,
 		Example: `  holdall fleet retire --dry-run
   holdall fleet retire s3://packed/photos.caf --older-than 720h --log retired.jsonl`,
-		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, names []string) error {
+		RunE: a.onDatabase(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, names []string) error {
 			switch {
 			case o.Limit < 0:
 				return usage("--limit: expected at least 0, found %d", o.Limit)

@@ -96,6 +96,9 @@ holdall keeps an index of an archive that was slow to open in a cache; see
 		Args: args(1, 1, "an archive"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			st, name, err := a.locate(ctx, args[0])
+			if err == nil {
+				err = a.notCatalog(st, "it is an index itself")
+			}
 			if err != nil {
 				return err
 			}

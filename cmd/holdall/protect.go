@@ -121,6 +121,9 @@ func (a *app) protect(ctx context.Context, addresses []string, out string, loss 
 			return usage("expected archives with names, found standard input")
 		}
 		s, name, err := a.locate(ctx, address)
+		if err == nil {
+			err = a.notCatalog(s, "protect its archives")
+		}
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 import threading
+import urllib.parse
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -67,10 +68,10 @@ class _Handler(SimpleHTTPRequestHandler):
         self.do(body=False)
 
     def do(self, body):
-        path = pathlib.Path(self.translate_path(self.path))
+        path = pathlib.Path(self.directory, urllib.parse.unquote(self.path.split("?")[0], errors="surrogateescape").lstrip("/"))
         self.server.asked.append((self.path, self.headers.get("Range")))
         if not path.is_file():
-            self.send_error(404)
+            self.send_error(self.server.start.missing)
             return
         content = path.read_bytes()
         status, part = 200, range(len(content))
@@ -104,18 +105,18 @@ class _Handler(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def serve():
-    """Serves a folder: serve(folder) -> address; serve.asked has the requests."""
+    """Serves a folder: serve(folder) -> address; serve.asked has the requests, serve.missing is for what is not there."""
     servers = []
 
     def start(folder):
         server = ThreadingHTTPServer(("127.0.0.1", 0), lambda *a: _Handler(*a, directory=str(folder)))
         server.daemon_threads = True
-        server.asked = start.asked
+        server.asked, server.start = start.asked, start
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         servers.append(server)
         return f"http://127.0.0.1:{server.server_port}"
 
-    start.asked = []
+    start.asked, start.missing = [], 404
     yield start
     for server in servers:
         server.shutdown()

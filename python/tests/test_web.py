@@ -356,6 +356,11 @@ def test_external_volumes_of_ones_own_server(server):
             a[name]
 
 
+def test_bytes_that_no_request_can_have_are_escaped(server):
+    server.objects["/%C3%BC%20b%FF%2Fc.caf?x=%C3%A4"] = b"content"
+    assert web.WebObject(f"{server.address}/ü b\udcff%2Fc.caf?x=ä").read(0, 7) == b"content"
+
+
 def test_what_is_not_there(server):
     with pytest.raises(holdall.NotFoundError, match="404"):
         holdall.open(server.address + "/x.caf")

@@ -200,3 +200,20 @@ def test_zarr_3_by_fsspec(lindi, where):
     """Without our store."""
     store = zarr.storage.FsspecStore.from_url(f"holdall::{where(lindi)}", storage_options={"view": "zarr"}, read_only=True)
     same(zarr.open_group(store, mode="r"))
+
+
+@zarr3
+def test_a_catalogue_as_a_store(files, pack, holdall_command, tmp_path):
+    from holdall.zarr import Store
+
+    archive, at = pack(files, "x.caf"), tmp_path / "x.catalog"
+    for args in (["init"], ["add", archive]):
+        subprocess.run([holdall_command, "catalog", *map(str, args), "--db", str(at)], check=True)
+    store = Store(str(at))
+    same(zarr.open_group(store, mode="r"))
+    assert set(asyncio.run(listed(store.list()))) == set(files)
+    assert set(asyncio.run(listed(store.list_dir("sub")))) == {n.split("/")[1] for n in files if n.startswith("sub/")}
+
+
+async def listed(names):
+    return [name async for name in names]

@@ -47,7 +47,7 @@ func (k *Killed) request(do func() error) error {
 func (k *Killed) Can() store.Abilities {
 	can := k.Store.Can()
 	return store.Abilities{
-		List: can.List, ListHeaders: can.ListHeaders, Lease: can.Lease,
+		List: can.List, ListHeaders: can.ListHeaders, Lease: can.Lease, Address: can.Address,
 		Create: func(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
 			w, err := can.Create(ctx, name, wish)
 			return killedWriter{w, k}, err

@@ -82,8 +82,8 @@ const (
 	OriginalLeft             // it was removed after the packed copy was proven
 )
 
-// check returns an error if a location is invalid in an archive of that size.
-func (l Location) check(archive int64) error {
+// Check returns an error if a location is invalid in an archive of that size.
+func (l Location) Check(archive int64) error {
 	switch {
 	case l.Size < 0:
 		return fmt.Errorf("%s: expected a size, found %d", format.Escape(l.Path), l.Size)
@@ -129,18 +129,26 @@ type Addition struct {
 	headers *headerSets // that rows have
 }
 
+// Check returns an error if an archive cannot be recorded.
+func (a Archive) Check() error {
+	if a.Address == "" || a.Size < 0 {
+		return fmt.Errorf("%s: expected an address and a size, found %d bytes", format.Escape(a.Address), a.Size)
+	}
+	return nil
+}
+
 // checked returns the addition with rows that also yield errors for invalid
 // locations.
 func (a Addition) checked() (Addition, error) {
-	if a.Address == "" || a.Size < 0 {
-		return a, fmt.Errorf("%s: expected an address and a size, found %d bytes", format.Escape(a.Address), a.Size)
+	if err := a.Check(); err != nil {
+		return a, err
 	}
 	given := a.Rows
 	a.headers = &headerSets{seen: map[uint64]bool{}}
 	a.Rows = func(yield func(Location, error) bool) {
 		for l, err := range given {
 			if err == nil {
-				err = l.check(a.Size)
+				err = l.Check(a.Size)
 			}
 			if err == nil {
 				l.Headers, err = a.headers.add(l.HeaderText)
@@ -202,7 +210,44 @@ type Options struct {
 	Workers int
 }
 
-// A Catalog is an open catalogue. Its methods may be called concurrently, also
+// Files is what every kind of catalogue does. Package book has another.
+type Files interface {
+	// Archives returns all archives, the oldest first. ArchiveOf returns that with an ID, and Archive that
+	// at an address, or an error that wraps fs.ErrNotExist.
+	Archives(ctx context.Context) ([]Archive, error)
+	ArchiveOf(ctx context.Context, id int64) (Archive, error)
+	Archive(ctx context.Context, address string) (Archive, error)
+
+	// Newest returns where the newest file of a path is, NewestIn where it is in some archives, and
+	// Holders all archives that have it, the newest first.
+	Newest(ctx context.Context, path string) (Found, error)
+	NewestIn(ctx context.Context, path string, in Scope) (Found, error)
+	Holders(ctx context.Context, path string) ([]Found, error)
+	// Between, Below, ListFrom and List yield the newest location of each path, in byte order: in
+	// [from, before), with a prefix, and directly below a prefix. Locations yields those of an archive.
+	Between(ctx context.Context, from, before string, in Scope) iter.Seq2[Location, error]
+	Below(ctx context.Context, prefix string) iter.Seq2[Location, error]
+	ListFrom(ctx context.Context, prefix, from string, in Scope) iter.Seq2[Listed, error]
+	List(ctx context.Context, prefix string) iter.Seq2[Listed, error]
+	Locations(ctx context.Context, a Archive) iter.Seq2[Location, error]
+	// HeadersOf returns what a service stored with the original of a file. The caller must not change it.
+	HeadersOf(ctx context.Context, l Location) (map[string]string, error)
+
+	// Add records archives, TryAdd does all the work and no more, and Remove forgets one. Verified records
+	// that one was found sound. Delete deletes files; see [Catalog.Delete].
+	Add(ctx context.Context, all ...Addition) ([]Added, error)
+	TryAdd(ctx context.Context, all ...Addition) ([]Added, error)
+	Remove(ctx context.Context, address string) (Archive, error)
+	Verified(ctx context.Context, id int64, at time.Time) error
+	Delete(ctx context.Context, roots Roots, paths []string, last int64) (int64, error)
+
+	Check(ctx context.Context, report func(problem string)) error
+	Close() error
+}
+
+var _ Files = (*Catalog)(nil)
+
+// A Catalog is an open catalogue in a database. Its methods may be called concurrently, also
 // while one of its iterators is running. Calls that write wait for each other.
 type Catalog struct {
 	db      engine
@@ -299,6 +344,11 @@ func (c *Catalog) List(ctx context.Context, prefix string) iter.Seq2[Listed, err
 // less than from. If other archives have paths in between, it has to read past
 // them.
 func (c *Catalog) ListFrom(ctx context.Context, prefix, from string, in Scope) iter.Seq2[Listed, error] {
+	return ListIn(ctx, c.Between, prefix, from, in)
+}
+
+// ListIn is ListFrom of a catalogue that has the given function Between.
+func ListIn(ctx context.Context, between func(ctx context.Context, from, before string, in Scope) iter.Seq2[Location, error], prefix, from string, in Scope) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
 		from, before, more := max(prefix, from), After(prefix), true
 		var some []Listed
@@ -306,7 +356,7 @@ func (c *Catalog) ListFrom(ctx context.Context, prefix, from string, in Scope) i
 			some = some[:0]
 			for more && len(some) < n {
 				var err error
-				if some, from, more, err = c.listSome(ctx, prefix, from, before, in, some, n); err != nil {
+				if some, from, more, err = listSome(ctx, between, prefix, from, before, in, some, n); err != nil {
 					yield(Listed{}, err)
 					return
 				}
@@ -323,8 +373,8 @@ func (c *Catalog) ListFrom(ctx context.Context, prefix, from string, in Scope) i
 // listSome appends the items directly below a prefix, starting at a path,
 // until it meets a folder or has n items. It returns where to go on, if there
 // is more.
-func (c *Catalog) listSome(ctx context.Context, prefix, from, before string, in Scope, some []Listed, n int) (all []Listed, next string, more bool, err error) {
-	for l, err := range c.Between(ctx, from, before, in) {
+func listSome(ctx context.Context, between func(ctx context.Context, from, before string, in Scope) iter.Seq2[Location, error], prefix, from, before string, in Scope, some []Listed, n int) (all []Listed, next string, more bool, err error) {
+	for l, err := range between(ctx, from, before, in) {
 		if err != nil {
 			return some, "", false, err
 		}

@@ -213,6 +213,11 @@ func (h *headerSets) close() {
 	}
 }
 
+// HeadersOf is Headers for a location.
+func (c *Catalog) HeadersOf(ctx context.Context, l Location) (map[string]string, error) {
+	return c.Headers(ctx, l.Headers)
+}
+
 type headerMemory struct {
 	mu    sync.Mutex
 	known map[uint64]map[string]string

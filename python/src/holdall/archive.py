@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from . import opening, quick
+from .catalog import Catalog, Folders
 from .file import ArchiveFile
 from .glob import matcher
 from .listing import Closed, Rows, text
@@ -15,6 +16,7 @@ from .objects import LocalFile, Object
 from .quick import Read
 from .reading import Reader
 from .table import Table
+from .tree import Tree
 
 
 Content: TypeAlias = bytes
@@ -26,16 +28,16 @@ class Info(NamedTuple):
     name: str
     kind: str  # "file", or "property" of a content repository
     size: int
-    number: int
+    number: int  # -1 in a catalogue, whose files have none
     proven: bool = False  # whether all of it is compared with a digest when it is read
 
 
 class Archive(Mapping[str, bytes]):
     """A mapping from the names of an archive's files to their contents.
 
-    Files also have numbers, from ``a[0]`` to ``a[len(a) - 1]``, in the order of folder and name. Any number of threads
-    can read an archive, and so can processes that were forked after it was opened. A pickled archive is opened again
-    when it is first used.
+    Files also have numbers, from ``a[0]`` to ``a[len(a) - 1]``, in the order of folder and name, except in a catalogue.
+    Any number of threads can read an archive, and so can processes that were forked after it was opened. A pickled
+    archive is opened again when it is first used.
     """
 
     format: str  # "caf", "lindi", "tar", …
@@ -61,7 +63,7 @@ class Archive(Mapping[str, bytes]):
 
     def _open(self) -> None:
         found = opening.find(self._what, **self._how)
-        reader = Reader(found)
+        reader = found.reader(found)
         self.view = found.view
         self.format, self.address, self.index = found.format, found.archive.name, found.index
         self.verifies, self.unverified = reader.verifies, reader.unverified
@@ -92,9 +94,9 @@ class Archive(Mapping[str, bytes]):
         """Return the content of a file, by its name or number."""
         return self._read(which)
 
-    def name(self, i: int) -> str:
+    def name(self, which: str | int) -> str:
         """Return the name of the file with that number."""
-        return text(self._rows.name(self._reader.row(i)))
+        return text(self._rows.name(self._reader.row(which)))
 
     def size(self, which: str | int) -> int:
         """Return the size of a file in bytes."""
@@ -125,6 +127,11 @@ class Archive(Mapping[str, bytes]):
         """Yield the names that match a pattern with ``*``, ``?``, ``[…]``, and ``**`` for any folders."""
         matches = matcher(pattern)
         return (name for name in self if matches(name))
+
+    def folders(self) -> Tree | Folders:
+        """Return the folders, which fsspec and zarr list."""
+        rows = self._rows
+        return Folders(rows) if isinstance(rows, Catalog) else Tree(self)
 
     # Properties of the whole archive, and closing
 
@@ -186,7 +193,7 @@ def open(
 ) -> Archive:
     """Open an archive for reading.
 
-    what: a path, a URL, an fsspec file, or an open file that can seek.
+    what: a path, a URL, an fsspec file, or an open file that can seek. It may be a catalogue, NAME.catalog.
     index: where the index is; by default ARCHIVE.holdall if it exists. False uses none.
     view: one of the format's views: "zarr" has the keys of a LINDI archive.
     verify: True compares contents with their digests, and fails if that is not possible. None compares them if possible

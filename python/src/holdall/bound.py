@@ -34,7 +34,7 @@ def _of_object(archive: Object, was: dict[str, Any]) -> str:
         return ""
     if not now and archive.mtime_ns is None and not isinstance(archive, LocalFile):
         return ""  # an open file, or a store without versions: only its ends can be compared
-    if not _same_time(was.get("mtime", ""), archive.mtime_ns):
+    if not same_time(was.get("mtime", ""), archive.mtime_ns):
         return f"it is of an archive of {was.get('mtime', 'no time')}, not of {time_text(archive.mtime_ns)}"
     if version and now:
         return f"it is of version {version} of the archive, not of {now}"
@@ -68,7 +68,7 @@ def _sum(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
 
 
-def _same_time(was: str, now: int | None) -> bool:
+def same_time(was: str, now: int | None) -> bool:
     """Return whether two times are equal, to the second if the store has no fractions."""
     then = time_ns(was)
     if then is None or now is None:

@@ -20,7 +20,7 @@ from fsspec.utils import tokenize
 
 from . import open as _open
 from .errors import HoldallError
-from .tree import Tree, has_place
+from .tree import has_place
 
 __all__ = ["HoldallFileSystem"]
 
@@ -56,7 +56,7 @@ class HoldallFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
         if isinstance(fo, str | os.PathLike) and (target_options or target_protocol not in OWN):
             fo = fsspec.open(fo, protocol=target_protocol, **(target_options or {}))
         self.archive = _open(fo, index=index, view=view, verify=verify, external=external)
-        self._tree = Tree(self.archive)
+        self._tree = self.archive.folders()
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
@@ -111,7 +111,7 @@ class HoldallFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
         info = self.archive.info(which)
         return {"name": info.name, "size": info.size, "type": "file"}
 
-    def _infos(self, numbers: Iterable[int]) -> list[dict[str, Any]]:
+    def _infos(self, numbers: Iterable[str | int]) -> list[dict[str, Any]]:
         infos = map(self._info, numbers)
         return [info for info in infos if has_place(info["name"])]
 

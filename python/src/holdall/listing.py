@@ -50,8 +50,14 @@ class Proof(NamedTuple):
 class Rows(Protocol):
     """A list of files."""
 
-    files: int
-    total: int  # total size of the files
+    @property
+    def files(self) -> int:
+        """The number of files."""
+
+    @property
+    def total(self) -> int:
+        """The total size of the files."""
+
     algos: tuple[str, ...]  # of the digests
 
     def find(self, name: bytes) -> int:

@@ -18,6 +18,7 @@ Ranges = list[tuple[int, int]]  # offset, length
 # Ranges with at most this gap between them are read by one request.
 NEAR_GAP = 16 << 10
 FAR_GAP = 64 << 10
+CATALOG = ".catalog"  # ends the names of folders that are catalogues
 
 
 class Object:
@@ -49,6 +50,10 @@ class Object:
     def beside(self, suffix: str) -> Object:
         """Return the object whose name is this object's plus a suffix."""
         raise NotFoundError(self.name, "nothing can lie beside an open file")
+
+    def below(self, folder: str) -> list[str]:
+        """Return the names of the objects in a folder below it, or none if they cannot be listed."""
+        return []
 
     def again(self) -> Any:
         """Return what :func:`open_object` needs to open this object in another process."""
@@ -144,6 +149,12 @@ class Folder(Object):
     def beside(self, suffix: str) -> Object:
         return LocalFile(self.path + suffix)
 
+    def below(self, folder: str) -> list[str]:
+        try:
+            return os.listdir(os.path.join(self.path, folder))
+        except OSError:
+            return []
+
     def again(self) -> Any:
         return os.path.abspath(self.path)
 
@@ -188,6 +199,7 @@ class _FileSystem(Protocol):
 
     def info(self, path: str) -> dict[str, Any]: ...
     def cat_file(self, path: str, start: int, end: int) -> bytes: ...
+    def ls(self, path: str, detail: bool) -> list[str]: ...
     def cat_ranges(self, paths: list[str], starts: list[int], ends: list[int], on_error: str) -> list[bytes]: ...
     def unstrip_protocol(self, path: str) -> str: ...
 
@@ -239,6 +251,35 @@ class FsspecFile(Object):
 
     def beside(self, suffix: str) -> Object:
         return FsspecFile(self.fs, self.path + suffix)
+
+    def again(self) -> Any:
+        from fsspec.core import OpenFile
+
+        return OpenFile(self.fs, self.path)
+
+
+class FsspecFolder(Object):
+    """A folder of an fsspec filesystem. Nothing is asked about it."""
+
+    near = False
+    size = 0
+
+    def __init__(self, fs: Any, path: str) -> None:
+        self.fs = cast(_FileSystem, fs)
+        self.path = path.rstrip("/")
+        self.name = self.fs.unstrip_protocol(self.path).split("?")[0]
+
+    def read(self, offset: int, length: int) -> bytes:
+        raise UnsupportedError(self.name, "a folder, which has no bytes of its own")
+
+    def beside(self, suffix: str) -> Object:
+        return FsspecFile(self.fs, self.path + suffix)
+
+    def below(self, folder: str) -> list[str]:
+        try:
+            return [name.rpartition("/")[2] for name in self.fs.ls(f"{self.path}/{folder}", detail=False)]
+        except Exception:  # each filesystem has its own errors
+            return []
 
     def again(self) -> Any:
         from fsspec.core import OpenFile
@@ -298,4 +339,4 @@ def _open_address(address: str) -> Object:
 def _of_filesystem(fs: Any, path: str) -> Object:
     if "file" in (fs.protocol if isinstance(fs.protocol, tuple) else (fs.protocol,)):
         return _open_address(path)
-    return FsspecFile(fs, path)
+    return FsspecFolder(fs, path) if path.rstrip("/").endswith(CATALOG) else FsspecFile(fs, path)

@@ -7,10 +7,11 @@ import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import bound, caf, lindi, table
+from . import bound, caf, catalog, lindi, table
 from .errors import DamagedError, HoldallError, NotFoundError, StaleIndexError, StaleIndexWarning, UnsupportedError
 from .listing import Rows
 from .objects import Folder, Object, open_object
+from .reading import Reader
 
 SUFFIX = ".holdall"
 FRONT = 64 << 10
@@ -32,6 +33,11 @@ class Found:
     verify: bool | None = None
     external: bool | None = None
 
+    @property
+    def reader(self) -> type[Reader]:
+        """What reads its contents."""
+        return catalog.CatalogReader if isinstance(self.rows, catalog.Catalog) else Reader
+
 
 def again(what: Any) -> Any:
     """Return what another process needs to open something that is not open here."""
@@ -52,6 +58,10 @@ def find(what: Any, *, index: Any = None, view: str | None = None, verify: bool 
 
 def _find(archive: Object, index: Any, view: str | None, verify: bool | None) -> Found:
     why: HoldallError | None = None
+    if shelf := catalog.find(archive):
+        if index or view:
+            raise UnsupportedError(archive.name, "a catalogue, which has no index and no views")
+        return Found(shelf, "catalog", catalog.Catalog(shelf))
     if index is not None and index is not False:
         return _by_index(archive, open_object(index), view, verify, True)
     if index is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mimetypes
 import unicodedata
+from collections.abc import Sequence
 from html import escape
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from .tree import Tree
 
 if TYPE_CHECKING:
     from .archive import Archive
+    from .catalog import Folders
 
 ROWS = 20  # of a folder
 FOLDERS = 12  # folders that are shown with their contents
@@ -32,21 +34,25 @@ KINDS = {
 
 def html(archive: Archive) -> str:
     """Return an archive as HTML: a list of its top level, and a map. It has no script."""
+    tree = archive.folders()
+    if not isinstance(tree, Tree):  # counting takes a pass over all files
+        return f'<div style="font:13px/1.5 system-ui,sans-serif;max-width:760px"><div><b>{_shown(archive.address)}</b> · {escape(archive.format)}</div>{_folder(archive, tree, "", [0])}</div>'
     files, size = len(archive), archive.bytes
     head = f"<b>{_shown(archive.address)}</b> · {escape(archive.format)} · {files:,} {'file' if files == 1 else 'files'} · {_size(size)}"
     proof = "contents are compared with their digests" if archive.verifies else f"contents are not compared: {_shown(archive.unverified)}"
     return (
         '<div style="font:13px/1.5 system-ui,sans-serif;max-width:760px">'
-        f"<div>{head}</div><div style='opacity:.65'>{proof}</div>{_map(archive)}{_folder(archive, Tree(archive), '', [FOLDERS])}</div>"
+        f"<div>{head}</div><div style='opacity:.65'>{proof}</div>{_map(archive)}{_folder(archive, tree, '', [FOLDERS])}</div>"
     )
 
 
-def _folder(archive: Archive, tree: Tree, folder: str, left: list[int]) -> str:
+def _folder(archive: Archive, tree: Tree | Folders, folder: str, left: list[int]) -> str:
     rows: list[str] = []
-    folders, files = list(islice(tree.each_folder(folder), ROWS + 1)), tree.files(folder)
+    folders = list(islice(tree.each_folder(folder), ROWS + 1))
+    files: Sequence[str | int] = tree.files(folder) if isinstance(tree, Tree) else list(islice(tree.files(folder), ROWS + 1))
     for name in folders[:ROWS]:
-        count = len(tree.files(name)) + len(tree.below(name))
-        label = f"📁 {_shown(name.rpartition('/')[2])} <span style='opacity:.65'>{count:,}</span>"
+        count = f"{len(tree.files(name)) + len(tree.below(name)):,}" if isinstance(tree, Tree) else ""
+        label = f"📁 {_shown(name.rpartition('/')[2])} <span style='opacity:.65'>{count}</span>"
         if left[0] > 0:
             left[0] -= 1
             rows.append(f"<details style='margin-left:1.2em'><summary style='margin-left:-1.2em'>{label}</summary>{_folder(archive, tree, name, left)}</details>")
@@ -55,7 +61,7 @@ def _folder(archive: Archive, tree: Tree, folder: str, left: list[int]) -> str:
     for i in files[: ROWS - len(rows)]:
         info = archive.info(i)
         rows.append(f"<div style='display:flex;gap:1em'><span style='flex:1;overflow-wrap:anywhere'>{_shown(info.name.rpartition('/')[2] or info.name)}</span><span>{_size(info.size)}</span></div>")
-    if len(folders) > ROWS:
+    if len(folders) > ROWS or not isinstance(tree, Tree) and len(files) > len(rows) - len(folders):
         rows.append("<div style='opacity:.65'>and more</div>")
     elif (more := len(folders) + len(files) - len(rows)) > 0:
         rows.append(f"<div style='opacity:.65'>and {more:,} more</div>")

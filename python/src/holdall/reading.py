@@ -27,6 +27,8 @@ Unit = tuple[int, int, int]  # volume, offset, codec
 class Reader:
     """Reads the files of an archive."""
 
+    _depth = 5  # how many frames a warning is below the program's
+
     def __init__(self, found: Any) -> None:
         self.rows: Rows = found.rows
         self.find: Callable[[bytes], int] = found.rows.find
@@ -41,7 +43,7 @@ class Reader:
         if found.verify and self.unverified:
             raise UnsupportedError(self.archive.name, f"contents cannot be compared with digests: {self.unverified}")
         if found.verify is None and self.unverified and found.rows.algos:
-            _warn(self.archive.name, self.unverified)
+            _warn(self.archive.name, self.unverified, self._depth)
 
     def close(self) -> None:
         """Close the reader."""
@@ -381,9 +383,9 @@ def _digests(found: Any) -> tuple[dict[str, Digest], str]:
 _warned: set[str] = set()
 
 
-def _warn(archive: str, why: str) -> None:
+def _warn(archive: str, why: str, depth: int) -> None:
     """Warn once that contents are not compared although the archive has digests."""
     if why not in _warned:
         message = f"{archive}: contents are not compared with their digests: {why}; verify=True refuses this, verify=False allows it without a warning"
-        warnings.warn(message, RuntimeWarning, stacklevel=5)
+        warnings.warn(message, RuntimeWarning, stacklevel=depth)
         _warned.add(why)  # a warning that is an error comes again

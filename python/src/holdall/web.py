@@ -13,10 +13,12 @@ import http.client
 import os
 import re
 import ssl
+import string
 import time
 import urllib.parse
 import urllib.request
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -109,6 +111,11 @@ def _authorization(url: urllib.parse.SplitResult) -> str:
     return "Basic " + base64.b64encode(user.encode()).decode()
 
 
+def _escaped(part: str) -> str:
+    """Return a part of an address in which bytes that no request can have are escaped."""
+    return urllib.parse.quote(part, safe=string.punctuation, errors="surrogateescape")
+
+
 def redact(address: str) -> str:
     """Return an address without anything that may be secret."""
     u = urllib.parse.urlsplit(address)
@@ -124,13 +131,15 @@ class WebObject(Object):
     def __init__(self, address: str) -> None:
         self.address = address
         self.name = redact(address)
-        self._url = urllib.parse.urlsplit(address)
+        url = urllib.parse.urlsplit(address)
+        self._url = url._replace(path=_escaped(url.path), query=_escaped(url.query))
         if not self._url.hostname:
             raise HoldallError(self.name, "an address without a server")
         self._auth = _authorization(self._url)
         self._moved: urllib.parse.SplitResult | None = None  # the address that it redirects to
         self._size = -1
         self._etag = self._date = ""
+        self.on_version: Callable[[WebObject], None] | None = None  # is called once size and version are known
 
     @property
     def size(self) -> int:  # type: ignore[override]
@@ -272,7 +281,7 @@ class WebObject(Object):
         if status == 416 and self._size < 0:
             total = re.fullmatch(r"bytes \*/(\d{1,18})", headers.get("Content-Range", ""))
             if total is not None:
-                self._size = int(total[1])
+                self._agree(int(total[1]), headers)
                 return b""
         if status not in (200, 206):
             raise self._refused(answer)
@@ -311,6 +320,9 @@ class WebObject(Object):
         self._etag, self._date = self._etag or etag, self._date or date
         if size >= 0:
             self._size = size
+        if self.on_version and self._size >= 0:
+            self.on_version(self)
+            self.on_version = None
 
     def _changed(self, how: str) -> HoldallError:
         return DamagedError(self.name, f"the object changed while it was read: {how}")
@@ -325,4 +337,7 @@ class WebObject(Object):
         if status in _PASSING:
             after = answer.headers.get("Retry-After", "")
             return _Passing(text, float(after) if after.isdecimal() else 0)
-        return HoldallError(self.name, text)
+        err = HoldallError(self.name, text)
+        if status == 403:
+            err.__cause__ = PermissionError(text)
+        return err

@@ -19,7 +19,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 
 from . import open as _open
 from .archive import Archive
-from .tree import Tree, has_place
+from .tree import has_place
 
 __all__ = ["Store"]
 
@@ -42,7 +42,7 @@ class Store(ZarrStore):
         super().__init__(read_only=True)
         self.archive = archive if isinstance(archive, Archive) else _open(archive, **how)
         self.folder = folder.strip("/")
-        self._tree = Tree(self.archive)
+        self._tree = self.archive.folders()
         self._is_open = True
 
     def with_read_only(self, read_only: bool = False) -> Store:
@@ -123,7 +123,7 @@ class Store(ZarrStore):
 
     def _keys(self, prefix: str) -> Iterable[str]:
         folder = self._name(prefix).rpartition("/")[0]
-        numbers = chain(self._tree.files(folder), self._tree.below(folder))
+        numbers: Iterable[str | int] = chain(self._tree.files(folder), self._tree.below(folder))
         names = filter(has_place, map(self.archive.name, numbers))
         start = len(self.folder) + 1 if self.folder else 0
         return [name[start:] for name in names if name.startswith(prefix, start)]

@@ -102,7 +102,7 @@ func (r *reader) find(ctx context.Context) ([]stem, error) {
 // that only the archive's own index has.
 func (r *reader) entry(ctx context.Context, name string, l catalog.Location, whole bool) (format.Entry, error) {
 	e := format.Entry{Name: name, Kind: l.Kind, Size: l.Size, Digest: l.Digest, ModTime: l.Modified, Ref: l}
-	headers, err := r.s.c.Headers(ctx, l.Headers)
+	headers, err := r.s.c.HeadersOf(ctx, l)
 	if err != nil {
 		return e, err
 	}

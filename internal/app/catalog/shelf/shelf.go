@@ -49,6 +49,8 @@ type Options struct {
 	// Through are addresses of buckets, or of prefixes in them. Objects there that
 	// are not packed are shown from there.
 	Through []string
+	// Lazy reads no list of all archives before it is needed. Near then says whether they are near.
+	Lazy, Near bool
 	// NoVerify turns off the verification of contents that the archives' own
 	// readers read.
 	NoVerify bool
@@ -58,7 +60,7 @@ type Options struct {
 // package holdall opens as archives of Format, and the archives that hold
 // their contents. It must be closed after everything in it is closed.
 type Shelf struct {
-	c *catalog.Catalog
+	c catalog.Files
 	o Options
 
 	mu    sync.Mutex
@@ -86,21 +88,23 @@ const fresh = 2 * time.Second
 
 // New returns the shelf of a catalogue. Closing the catalogue is up to the
 // caller.
-func New(ctx context.Context, c *catalog.Catalog, o Options) (*Shelf, error) {
+func New(ctx context.Context, c catalog.Files, o Options) (*Shelf, error) {
 	if o.Open == nil {
 		o.Open = store.OpenAddress
 	}
 	s := &Shelf{c: c, o: o, known: map[int64]*known{}, held: map[string]*held{}, ins: map[int64]*inner{}}
-	all, err := s.archives(ctx)
-	s.near = true
-	for _, a := range all {
-		scheme := store.Scheme(a.Address)
-		s.near = s.near && (scheme == "" || scheme == "file")
+	if s.near = o.Near; !o.Lazy {
+		all, err := s.archives(ctx)
+		if err != nil {
+			return s, err
+		}
+		s.near = true
+		for _, a := range all {
+			scheme := store.Scheme(a.Address)
+			s.near = s.near && (scheme == "" || scheme == "file")
+		}
 	}
-	if err == nil {
-		err = s.openSources(ctx)
-	}
-	return s, err
+	return s, s.openSources(ctx)
 }
 
 // archives returns all archives, from a cache that is at most fresh old.

@@ -51,8 +51,10 @@ func (s *Shelf) Summary(ctx context.Context) (Summary, error) {
 	}
 	var marks map[int64]catalog.Marks
 	if sum.Counted = files <= mostCounted; sum.Counted {
-		if marks, err = s.c.Marks(ctx); err != nil {
-			return Summary{}, err
+		if c, ok := s.c.(*catalog.Catalog); ok {
+			if marks, err = c.Marks(ctx); err != nil {
+				return Summary{}, err
+			}
 		}
 	}
 	of := map[string]*BucketSummary{}
@@ -83,12 +85,16 @@ func (s *Shelf) Summary(ctx context.Context) (Summary, error) {
 	slices.SortFunc(sum.Buckets, func(x, y BucketSummary) int {
 		return cmp.Or(cmp.Compare(len(y.Address), 0)-cmp.Compare(len(x.Address), 0), strings.Compare(x.Address, y.Address))
 	})
-	plans, err := s.c.Plans(ctx)
+	c, ok := s.c.(*catalog.Catalog)
+	if !ok {
+		return sum, nil
+	}
+	plans, err := c.Plans(ctx)
 	if err != nil {
 		return Summary{}, err
 	}
 	for _, p := range plans {
-		t, err := s.c.Totals(ctx, p.ID)
+		t, err := c.Totals(ctx, p.ID)
 		if err != nil {
 			return Summary{}, err
 		}

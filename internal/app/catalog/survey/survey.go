@@ -186,7 +186,13 @@ func (s Survey) Locate(ctx context.Context, e holdall.Entry) (catalog.Location, 
 // Is reports whether an object is an archive in the version that a catalogue
 // records.
 func Is(info store.Info, near bool, a catalog.Archive) bool {
-	return info.Size == a.Size && Version(info, near) == a.Version
+	return info.Size == a.Size && (Version(info, near) == a.Version || !near && sameTime(info.ModTime, a.Version))
+}
+
+// sameTime reports whether a server has a time that was recorded of a file, to the second.
+func sameTime(is time.Time, recorded string) bool {
+	was, err := time.Parse(time.RFC3339Nano, recorded)
+	return err == nil && !is.IsZero() && is.Unix() == was.Unix()
 }
 
 // Version returns the part of an object's version that a catalogue records.

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/catalog/survey"
+	"github.com/holdall/holdall/store"
+)
+
+// onBook is onCatalog for what only a catalogue in a folder can do.
+func (a *app) onBook(o catalog.Options, do func(ctx context.Context, b *book.Book, args []string) error) func(*cobra.Command, []string) error {
+	return a.onCatalog(o, func(ctx context.Context, c catalog.Files, args []string) error {
+		b, ok := c.(*book.Book)
+		if !ok {
+			return usage("this needs a catalogue in a folder, with a name that ends in %s", book.Suffix)
+		}
+		return do(ctx, b, args)
+	})
+}
+
+// atCommit splits an address of a catalogue in a folder, as photos.catalog@42 or photos.catalog@2026-11-01.
+func atCommit(address string) (catalog, when string) {
+	if at, when, ok := strings.Cut(address, book.Suffix+"@"); ok && !strings.Contains(when, "/") {
+		return at + book.Suffix, when
+	}
+	return address, ""
+}
+
+// goBack makes a catalogue what it was then.
+func goBack(ctx context.Context, b *book.Book, when string) error {
+	if n, err := strconv.ParseInt(when, 10, 64); err == nil {
+		return b.At(ctx, n)
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if at, err := time.Parse(layout, when); err == nil {
+			return b.AtTime(ctx, at)
+		}
+	}
+	return usage("%s: expected a commit, a date or a time, as 42, 2026-11-01 or 2026-11-01T12:00:00Z", when)
+}
+
+func (a *app) catalogRelocateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "relocate OLD NEW",
+		Short: "Record that archives are at other addresses",
+		Long: `Records that archives whose addresses begin with OLD have been moved: that part
+of their addresses is now NEW. Archives in the folder of the catalogue, or
+below it, can be moved together with it without this.
+
+The exit code is 1 if no archive has such an address.`,
+		Example: `  holdall catalog relocate s3://old/ s3://new/`,
+		Args:    args(2, 2, "the old and the new beginning of addresses"),
+		RunE: a.onBook(catalog.Options{}, func(ctx context.Context, b *book.Book, names []string) error {
+			n, err := b.Relocate(ctx, names[0], names[1])
+			if err != nil {
+				return err
+			}
+			a.tell(map[string]any{"did": "relocated", "archives": n}, func() { fmt.Fprintf(a.out, "%s relocated\n", count(int64(n), "archive")) })
+			return answer(n == 0)
+		}),
+	}
+	return cmd
+}
+
+func (a *app) catalogGCCommand() *cobra.Command {
+	grace := 7 * 24 * time.Hour
+	cmd := &cobra.Command{
+		Use:   "gc",
+		Short: "Remove what no reader of a catalogue needs any more",
+		Long: `Removes parts of a catalogue that are merged into others, and what killed
+programs have left. Readers that opened the catalogue within the grace time can
+go on, and 'holdall ls photos.catalog@DATE' works within it. Work that was begun
+before is refused afterwards, and must be done again.
+
+Archives are never removed.`,
+		Args: args(0, 0, "no arguments"),
+		RunE: a.onBook(catalog.Options{}, func(ctx context.Context, b *book.Book, _ []string) error {
+			done, err := b.GC(ctx, grace, a.dryRun)
+			if err != nil {
+				return err
+			}
+			a.tell(struct {
+				book.Swept
+				DryRun bool `json:"dry_run,omitempty"`
+			}{done, a.dryRun}, func() {
+				fmt.Fprintf(a.out, "%s and %s removed, %s%s\n", count(int64(done.Runs), "run"), count(int64(done.States), "state"), a.humanSize(done.Bytes), a.didNot())
+			})
+			return nil
+		}),
+	}
+	cmd.Flags().DurationVar(&grace, "grace", grace, "how long readers may use what they have opened")
+	a.dryRunFlag(cmd.Flags())
+	return cmd
+}
+
+func (a *app) catalogRebuildCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rebuild FOLDER|ARCHIVE...",
+		Short: "Make a catalogue that is lost, from its archives",
+		Long: `Makes a new catalogue at --db from archives: those below each FOLDER that a
+catalogue had recorded, in the order in which it did, and each ARCHIVE. Files
+and archives that were removed from it stay removed, as far as the objects
+beside the archives (NAME.added) and the old catalogue (NAME.catalog.gone) tell.
+
+The exit code is 1 if an archive cannot be read.`,
+		Example: `  holdall catalog rebuild --db s3://packed/new.catalog s3://packed`,
+		Args:    args(1, -1, "a folder or an archive"),
+		RunE: run(func(ctx context.Context, names []string) error {
+			address, _, err := a.catalogAddress()
+			if err != nil {
+				return err
+			}
+			if !isBook(address) {
+				return usage("--db: expected a name that ends in %s, found %s", book.Suffix, shownCatalog(address))
+			}
+			var all []book.Record
+			for _, name := range names {
+				some, err := a.recordsIn(ctx, name)
+				if err != nil {
+					return err
+				}
+				all = append(all, some...)
+			}
+			if err := createBook(ctx, address); err != nil {
+				return err
+			}
+			return a.withCatalog(ctx, catalog.Options{}, func(c catalog.Files) error { return a.rebuild(ctx, c, all) })
+		}),
+	}
+}
+
+// recordsIn returns what is known of a folder, or the archive that an address names.
+func (a *app) recordsIn(ctx context.Context, address string) ([]book.Record, error) {
+	st, name, err := store.OpenAddress(ctx, strings.TrimRight(address, "/"))
+	if err != nil {
+		return nil, err
+	}
+	mayBe := func(name string) bool { return format.All().ByExtension(name) != nil }
+	all, unknown, err := book.Records(ctx, st, name, mayBe)
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return []book.Record{{Archive: address}}, nil
+	}
+	if len(unknown) > 0 {
+		a.warn("%s: no catalogue had %s, such as %s: name those that belong to it", format.Escape(store.Redact(address)), count(int64(len(unknown)), "archive"), format.Escape(unknown[0]))
+	}
+	return all, nil
+}
+
+func (a *app) rebuild(ctx context.Context, c catalog.Files, all []book.Record) error {
+	failed := false
+	var some []catalog.Addition
+	var opened []survey.Survey
+	add := func() error {
+		defer func() {
+			for _, s := range opened {
+				s.In.Close()
+			}
+			some, opened = nil, nil
+		}()
+		if len(some) == 0 {
+			return nil
+		}
+		done, err := c.Add(ctx, some...)
+		for _, d := range done {
+			a.tellAdded("added", d.Archive)
+		}
+		return err
+	}
+	const atOnce = 256 // archives in a commit
+	for _, r := range all {
+		if r.Archive == "" || len(some) == atOnce {
+			if err := add(); err != nil {
+				return err
+			}
+		}
+		if r.Archive == "" {
+			for _, address := range r.Dropped {
+				if _, err := c.Remove(ctx, address); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
+			}
+			if _, err := c.Delete(ctx, "", r.Deleted, 0); err != nil {
+				return err
+			}
+			continue
+		}
+		st, name, err := a.locateCatalogued(ctx, r.Archive)
+		var s survey.Survey
+		if err == nil {
+			s, err = survey.Open(ctx, st, name, catalog.Archive{}, a.openOptions())
+		}
+		if errors.Is(err, fs.ErrNotExist) && r.Commit > 0 {
+			continue // it was removed, and what lies beside it was not
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			failed = true
+			a.entryFailed(store.Redact(r.Archive), err)
+			continue
+		}
+		s.Roots = r.Roots
+		opened = append(opened, s)
+		some = append(some, catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, nil)})
+	}
+	if err := add(); err != nil {
+		return err
+	}
+	return answer(failed)
+}

@@ -1,0 +1,273 @@
+package book
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/rows"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
+)
+
+// Beside an archive that is in the folder of its catalogue, or below, lies a small object that says
+// which commit has added it. What was deleted from the catalogue lies beside the catalogue. So one that
+// is lost can be made again.
+const (
+	addedSuffix = ".added"
+	goneSuffix  = ".gone"
+
+	addedMagic = "holdall added 1\n"
+	goneMagic  = "holdall gone 1\n"
+
+	mostBeside = 16 << 20
+)
+
+// A Record is what lies beside.
+type Record struct {
+	Catalog string        `json:"catalog"`
+	Commit  int64         `json:"commit"`
+	Hash    string        `json:"hash"` // of the commit
+	Ordinal int           `json:"ordinal,omitempty"`
+	Base    int64         `json:"base,omitempty"`
+	Time    time.Time     `json:"time"`
+	Roots   catalog.Roots `json:"roots,omitempty"`
+	Gone    []text        `json:"dropped,omitempty"` // addresses of archives, as they were stored
+
+	Archive string   `json:"-"` // the address of the archive that was added, or ""
+	Dropped []string `json:"-"` // addresses of archives that were removed
+	Deleted []string `json:"-"` // names of files
+}
+
+// Compare returns the order in which things were done.
+func (r Record) Compare(x Record) int {
+	if r.Commit == x.Commit && (r.Archive == "") != (x.Archive == "") {
+		if r.Archive == "" { // what a commit removes was there before
+			return -1
+		}
+		return 1
+	}
+	return (rows.ArchiveID{Commit: r.Commit, Ordinal: r.Ordinal}).Compare(rows.ArchiveID{Commit: x.Commit, Ordinal: x.Ordinal})
+}
+
+// A side is an object that lies beside.
+type side struct {
+	name   string
+	object []byte
+}
+
+// sides returns what lies beside for a commit.
+func (b *Book) sides(ctx context.Context, c numberedCommit) (all []side, err error) {
+	r := Record{Catalog: c.Catalog, Commit: c.Number, Hash: c.hash, Base: c.Base, Time: c.Time}
+	parent := path.Dir(strings.TrimSuffix(b.dir, "/"))
+	for i, a := range c.Add {
+		name, near := strings.CutPrefix(string(a.Address), "./")
+		if !near {
+			continue
+		}
+		r.Ordinal, r.Roots = i, a.Roots
+		o, err := framed(addedMagic, r, nil)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, side{path.Join(parent, name) + addedSuffix, o})
+	}
+	r.Ordinal, r.Roots, r.Gone = 0, "", c.Gone
+	var names []byte
+	for i := range c.Runs {
+		if !c.Deletes {
+			break
+		}
+		run, err := b.open(ctx, &c.Runs[i])
+		if err != nil {
+			return nil, err
+		}
+		for x, err := range run.All(ctx) {
+			if err != nil {
+				return nil, err
+			}
+			names = appendText(names, x.Name)
+		}
+	}
+	if len(c.Gone) == 0 && len(names) == 0 {
+		return all, nil
+	}
+	o, err := framed(goneMagic, r, names)
+	return append(all, side{strings.TrimSuffix(b.dir, "/") + goneSuffix + "/" + fmt.Sprintf("%016d", c.Number), o}), err
+}
+
+// note writes what lies beside for a commit.
+func (b *Book) note(ctx context.Context, c numberedCommit) error {
+	all, err := b.sides(ctx, c)
+	for i := 0; i < len(all) && err == nil; i++ {
+		err = b.putBeside(ctx, all[i].name, all[i].object)
+	}
+	if err == nil {
+		b.noted = c.Number
+	}
+	return err
+}
+
+// noteLast writes what lies beside for the newest commit, if its writer was killed before it did. Since
+// everybody does that before a commit, nothing is missing for older ones.
+func (b *Book) noteLast(ctx context.Context, s *State) error {
+	if b.noted >= s.Number {
+		return nil
+	}
+	c, err := b.commit(ctx, s.Number)
+	if err != nil {
+		return b.fail(commitName(s.Number), err)
+	}
+	all, err := b.sides(ctx, c)
+	if err != nil {
+		return err
+	}
+	if n := len(all); n > 0 { // the last is written last
+		there, err := b.hasSide(ctx, all[n-1])
+		if err != nil {
+			return &Error{all[n-1].name, err}
+		}
+		if !there {
+			return b.note(ctx, c)
+		}
+	}
+	b.noted = s.Number
+	return nil
+}
+
+// hasSide reports whether an object that lies beside is as it should be. One of an earlier commit may
+// have the same name.
+func (b *Book) hasSide(ctx context.Context, x side) (bool, error) {
+	o := storekit.Briefly(b.st, x.name)
+	is := make([]byte, len(x.object))
+	info, err := o.Info(ctx)
+	if err == nil && info.Size == int64(len(is)) {
+		err = o.ReadAt(ctx, is, 0)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return bytes.Equal(is, x.object), err
+}
+
+func (b *Book) putBeside(ctx context.Context, name string, content []byte) error {
+	_, err := storekit.Write(ctx, b.st, name, func(w store.Writer) error {
+		_, err := w.Write(content)
+		return err
+	})
+	if err != nil {
+		err = &Error{name, err}
+	}
+	return err
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(append(b, byte(len(s)>>24), byte(len(s)>>16), byte(len(s)>>8), byte(len(s))), s...)
+}
+
+// Records finds what lies beside archives and catalogues below a folder, in the order in which it was
+// done. Of several catalogues, the oldest comes first: the others were made of what it had. unknown are other objects there
+// that may be archives.
+func Records(ctx context.Context, st store.Store, folder string, mayBe func(name string) bool) (all []Record, unknown []string, err error) {
+	known := map[string]bool{}
+	var others []string
+	if folder = strings.TrimRight(folder, "/"); folder != "" {
+		folder += "/"
+	}
+	for info, err := range storekit.List(ctx, st, folder) {
+		if err != nil {
+			return nil, nil, err
+		}
+		archive, added := strings.CutSuffix(info.Name, addedSuffix)
+		gone := strings.HasSuffix(path.Dir(info.Name), Suffix+goneSuffix)
+		switch {
+		case added || gone:
+			r, err := readRecord(ctx, st, info, gone)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return nil, nil, &Error{info.Name, err}
+			}
+			if added {
+				r.Archive = storekit.AddressOf(st, archive)
+				known[archive] = true
+			}
+			for _, a := range r.Gone {
+				address := string(a)
+				if name, near := strings.CutPrefix(address, "./"); near {
+					address = storekit.AddressOf(st, path.Join(path.Dir(path.Dir(info.Name)), name))
+				}
+				r.Dropped = append(r.Dropped, address)
+			}
+			all = append(all, r)
+		case strings.Contains(info.Name, Suffix+"/"): // a catalogue
+		case mayBe(info.Name):
+			others = append(others, info.Name)
+		}
+	}
+	begun := map[string]time.Time{}
+	for _, r := range all {
+		if at, ok := begun[r.Catalog]; !ok || r.Time.Before(at) {
+			begun[r.Catalog] = r.Time
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Record) int {
+		if a.Catalog != b.Catalog {
+			return cmp.Or(begun[a.Catalog].Compare(begun[b.Catalog]), strings.Compare(a.Catalog, b.Catalog))
+		}
+		return a.Compare(b)
+	})
+	for _, name := range others {
+		if !known[name] {
+			unknown = append(unknown, name)
+		}
+	}
+	return all, unknown, nil
+}
+
+func readRecord(ctx context.Context, st store.Store, info store.Info, gone bool) (r Record, err error) {
+	if info.Size > mostBeside {
+		return r, fmt.Errorf("%d bytes, expected at most %d", info.Size, mostBeside)
+	}
+	o, err := storekit.OpenAs(ctx, st, info)
+	if err != nil {
+		return r, err
+	}
+	defer o.Close()
+	b := make([]byte, info.Size)
+	if err := o.ReadAt(ctx, b, 0); err != nil {
+		return r, err
+	}
+	return parseRecord(b, gone)
+}
+
+func parseRecord(b []byte, gone bool) (r Record, err error) {
+	magic := addedMagic
+	if gone {
+		magic = goneMagic
+	}
+	more, err := unframed(b, magic, &r)
+	if err == nil && (r.Commit < 1 || r.Ordinal < 0) {
+		err = errFrame
+	}
+	for err == nil && len(more) > 0 {
+		if len(more) < 4 {
+			return r, errFrame
+		}
+		n := int64(more[0])<<24 | int64(more[1])<<16 | int64(more[2])<<8 | int64(more[3])
+		if more = more[4:]; n > int64(len(more)) {
+			return r, errFrame
+		}
+		r.Deleted, more = append(r.Deleted, string(more[:n])), more[n:]
+	}
+	return r, err
+}

@@ -1,0 +1,730 @@
+package book
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+const at = "packed/photos.catalog"
+
+// memory is a store whose objects have addresses.
+type memory struct{ *storetest.Mem }
+
+func newMemory() memory { return memory{&storetest.Mem{}} }
+
+func (m memory) Can() store.Abilities {
+	can := m.Mem.Can()
+	can.Address = func(name string) string { return "mem://" + name }
+	return can
+}
+
+func (m memory) Clone() memory { return memory{m.Mem.Clone()} }
+
+func created(t testing.TB, st store.Store) *Book {
+	t.Helper()
+	b, err := Create(t.Context(), st, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func opened(t testing.TB, st store.Store, o Options) *Book {
+	t.Helper()
+	b, err := Open(t.Context(), st, at, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// addition is an archive with some files.
+func addition(rnd *rand.Rand, address string, names ...string) catalog.Addition {
+	var all []catalog.Location
+	for _, n := range names {
+		all = append(all, catalog.Location{Path: n, Size: rnd.Int64N(1000), Raw: true, Off: rnd.Int64N(1000), Modified: time.Unix(rnd.Int64N(1e9), 0).UTC(), ETag: fmt.Sprintf(`"%x"`, rnd.Uint64()),
+			Digest: format.Digest{Algo: "blake3", Sum: fmt.Sprintf("%032d", rnd.Uint64())}, HeaderText: fmt.Sprintf(`{"content-type":"t/%d"}`, rnd.IntN(3))})
+	}
+	return catalog.Addition{Archive: catalog.Archive{Address: address, Format: "caf", Size: 1 << 20, Version: fmt.Sprint(rnd.Uint64())}, Rows: listed(all)}
+}
+
+func listed(all []catalog.Location) iter.Seq2[catalog.Location, error] {
+	return func(yield func(catalog.Location, error) bool) {
+		for _, l := range all {
+			if !yield(l, nil) {
+				return
+			}
+		}
+	}
+}
+
+// A seen is what a reader sees of a file.
+type seen struct {
+	address  string
+	location catalog.Location // without the ID of the archive
+}
+
+// model is what there is to be: files by name, of each the newest last.
+type model struct {
+	files    map[string][]seen
+	archives map[string]catalog.Archive
+
+	additions map[string]catalog.Addition // what is there of archives, whether they are in the catalogue or not
+}
+
+func newModel() *model {
+	return &model{files: map[string][]seen{}, archives: map[string]catalog.Archive{}, additions: map[string]catalog.Addition{}}
+}
+
+func (m *model) clone() *model {
+	n := &model{files: map[string][]seen{}, archives: maps.Clone(m.archives), additions: maps.Clone(m.additions)}
+	for k, v := range m.files {
+		n.files[k] = slices.Clone(v)
+	}
+	return n
+}
+
+func (m *model) move(to Move) {
+	for a := range maps.Clone(m.archives) {
+		if is := string(to.of(text(a))); is != a {
+			m.archives[is] = m.archives[a]
+			delete(m.archives, a)
+			for n := range m.files {
+				for i := range m.files[n] {
+					m.files[n][i].address = string(to.of(text(m.files[n][i].address)))
+				}
+			}
+		}
+	}
+}
+
+func (m *model) remove(address string) {
+	delete(m.archives, address)
+	for n := range m.files {
+		if m.files[n] = slices.DeleteFunc(m.files[n], func(s seen) bool { return s.address == address }); len(m.files[n]) == 0 {
+			delete(m.files, n)
+		}
+	}
+}
+
+func (m *model) add(all ...catalog.Addition) {
+	for _, a := range all {
+		m.remove(a.Address)
+	}
+	for _, a := range all {
+		m.archives[a.Address], m.additions[a.Address] = a.Archive, a
+		for l := range a.Rows {
+			some := slices.DeleteFunc(m.files[l.Path], func(s seen) bool { return s.address == a.Address })
+			m.files[l.Path] = append(some, seen{a.Address, l})
+		}
+	}
+}
+
+// difference is how a catalogue differs from a model.
+func (m *model) difference(ctx context.Context, b *Book) error {
+	all, err := b.Archives(ctx)
+	if err != nil {
+		return err
+	}
+	is := map[int64]string{}
+	var entries, want int64
+	for _, a := range all {
+		was, ok := m.archives[a.Address]
+		if !ok || was.Version != a.Version || was.Size != a.Size || was.Format != a.Format {
+			return fmt.Errorf("archive %+v, expected %+v", a, was)
+		}
+		is[a.ID] = a.Address
+		entries += a.Entries
+	}
+	if len(all) != len(m.archives) {
+		return fmt.Errorf("%d archives, expected %d", len(all), len(m.archives))
+	}
+	for _, f := range m.files {
+		want += int64(len(f))
+	}
+	s, err := b.State(ctx)
+	if err != nil {
+		return err
+	}
+	if s.Entries != entries || s.Bytes != int64(len(all))<<20 {
+		return fmt.Errorf("%d entries of %d bytes, expected %d of %d", s.Entries, s.Bytes, entries, len(all)<<20)
+	}
+	found := map[string]seen{}
+	last := ""
+	for l, err := range b.Below(ctx, "") {
+		if err != nil {
+			return err
+		}
+		if l.Path <= last && last != "" {
+			return fmt.Errorf("%q after %q", l.Path, last)
+		}
+		last = l.Path
+		address := is[l.Archive]
+		l.Archive = 0
+		found[l.Path] = seen{address, l}
+	}
+	for name, f := range m.files {
+		if found[name] != f[len(f)-1] {
+			return fmt.Errorf("%q: %+v, expected %+v", name, found[name], f[len(f)-1])
+		}
+		holders, err := b.Holders(ctx, name)
+		if err != nil || len(holders) != len(f) {
+			return fmt.Errorf("%q: %d holders, expected %d: %v", name, len(holders), len(f), err)
+		}
+		for i, h := range holders {
+			if h.In.Address != f[len(f)-1-i].address {
+				return fmt.Errorf("%q: holder %d is %s", name, i, h.In.Address)
+			}
+		}
+	}
+	if len(found) != len(m.files) {
+		return fmt.Errorf("%d files, expected %d", len(found), len(m.files))
+	}
+	if _, err := b.Newest(ctx, "nowhere"); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("a file that is not there: %v", err)
+	}
+	return nil
+}
+
+const sweeps = "gc"
+
+// A step changes a catalogue and the model.
+type step struct {
+	what  string
+	do    func(ctx context.Context, b *Book) error
+	model func(m *model)
+}
+
+func steps(rnd *rand.Rand, moves bool) step {
+	name := func() string {
+		return []string{"a", "b/c", "b/d", "é", "\xff", "a\x00b", "a\x00", "dir/"}[rnd.IntN(8)] + fmt.Sprint(rnd.IntN(12))
+	}
+	names := func() (all []string) {
+		for range rnd.IntN(9) {
+			all = append(all, name())
+		}
+		return all
+	}
+	kind := rnd.IntN(8)
+	if kind == 1 && !moves {
+		kind = 7
+	}
+	switch kind {
+	case 0:
+		address := fmt.Sprintf("mem://packed/%d.caf", rnd.IntN(12))
+		return step{"remove " + address, func(ctx context.Context, b *Book) error {
+			_, err := b.Remove(ctx, address)
+			if errors.Is(err, fs.ErrNotExist) {
+				err = nil
+			}
+			return err
+		}, func(m *model) { m.remove(address) }}
+	case 1:
+		old, now := fmt.Sprintf("mem://packed/%d", rnd.IntN(12)), fmt.Sprintf("mem://moved-%d/%d", rnd.IntN(1000), rnd.IntN(12))
+		return step{"relocate " + old, func(ctx context.Context, b *Book) error {
+			_, err := b.Relocate(ctx, old, now)
+			return err
+		}, func(m *model) { m.move(Move{Old: text(old), New: text(now)}) }}
+	case 2:
+		return step{sweeps, func(ctx context.Context, b *Book) error {
+			_, err := b.GC(ctx, 0, false)
+			return err
+		}, func(*model) {}}
+	case 3:
+		paths := names()
+		return step{fmt.Sprintf("delete %q", paths), func(ctx context.Context, b *Book) error {
+			_, err := b.Delete(ctx, "", paths, 0)
+			return err
+		}, func(m *model) {
+			for _, p := range paths {
+				delete(m.files, p)
+			}
+		}}
+	}
+	var all []catalog.Addition
+	for i := range 1 + rnd.IntN(3) {
+		all = append(all, addition(rnd, fmt.Sprintf("mem://packed/%d.caf", i+4*rnd.IntN(3)), names()...))
+	}
+	slices.SortFunc(all, func(a, b catalog.Addition) int { return strings.Compare(a.Address, b.Address) })
+	all = slices.CompactFunc(all, func(a, b catalog.Addition) bool { return a.Address == b.Address })
+	return step{fmt.Sprint("add ", len(all)), func(ctx context.Context, b *Book) error {
+		_, err := b.Add(ctx, all...)
+		return err
+	}, func(m *model) { m.add(all...) }}
+}
+
+// Two writers, of which one may be killed at any request, change a catalogue. Readers that begin with
+// any head, or with none, and with some of the states, see what was acknowledged.
+func TestHistories(t *testing.T) {
+	testkit.Serial(t)
+	for seed := range testkit.Steps(t, 60) {
+		rnd := rand.New(rand.NewPCG(uint64(seed), 7))
+		history(t, rnd, fmt.Sprint("seed ", seed))
+		if t.Failed() || seed > 1000 {
+			return
+		}
+	}
+}
+
+func history(t *testing.T, rnd *rand.Rand, label string) {
+	st, moves := newMemory(), rnd.IntN(3) == 0
+	books := []*Book{created(t, st), nil}
+	books[1] = opened(t, st, Options{Write: true})
+	for _, b := range books {
+		b.o.Now = func() time.Time { return time.Now().Add(time.Duration(rnd.IntN(3)) * time.Second) }
+	}
+	var heads [][]byte
+	m := newModel()
+	for n := range 12 + rnd.IntN(60) {
+		s := steps(rnd, moves)
+		i := rnd.IntN(2)
+		if rnd.IntN(4) == 0 {
+			k := storetest.Kill(st, rnd.IntN(12))
+			b, err := Open(t.Context(), k, at, Options{Write: true})
+			if err == nil {
+				err = s.do(t.Context(), b)
+			}
+			if k.Dead() != errors.Is(err, storetest.ErrKilled) || !k.Dead() && err != nil {
+				t.Fatalf("%s: step %d, %s: %v", label, n, s.what, err)
+			}
+			if s.what == sweeps {
+				heads = nil
+			}
+			now := m.clone()
+			s.model(now)
+			fresh := opened(t, st, Options{})
+			if done := now.difference(t.Context(), fresh); done == nil {
+				m = now
+			} else if err := m.difference(t.Context(), fresh); err != nil || !k.Dead() {
+				t.Fatalf("%s: step %d, %s, killed: neither %v nor %v", label, n, s.what, err, done)
+			}
+			continue
+		}
+		if err := s.do(t.Context(), books[i]); err != nil {
+			t.Fatalf("%s: step %d, %s: %v", label, n, s.what, err)
+		}
+		s.model(m)
+		if s.what == sweeps {
+			heads = nil
+		}
+		heads = append(heads, st.Get(at+"/head"))
+		left := st.Clone()
+		switch rnd.IntN(4) {
+		case 0:
+			left.Put(at+"/head", heads[rnd.IntN(len(heads))])
+		case 1:
+			_ = left.Remove(t.Context(), at+"/head")
+		case 2:
+			_ = left.Remove(t.Context(), at+"/head")
+			for info := range left.List(t.Context(), at+"/states/") {
+				if rnd.IntN(2) == 0 {
+					_ = left.Remove(t.Context(), info.Name)
+				}
+			}
+		}
+		for _, b := range []*Book{opened(t, left, Options{}), opened(t, left, Options{Write: true}), books[1-i]} {
+			if err := m.difference(t.Context(), b); err != nil {
+				t.Fatalf("%s: step %d, %s: %v", label, n, s.what, err)
+			}
+		}
+	}
+	// Everything is lost but the archives and what lies beside them.
+	if !moves {
+		opened(t, st, Options{Write: true}).Commit(t.Context(), func(*State) (*Commit, error) { return &Commit{}, nil }) // notes what a killed writer has not
+		for info := range st.List(t.Context(), at+"/") {
+			_ = st.Remove(t.Context(), info.Name)
+		}
+		if err := m.difference(t.Context(), rebuilt(t, st, m)); err != nil {
+			t.Fatalf("%s: made again: %v", label, err)
+		}
+	}
+	if s := books[0].current(); len(s.Runs) > 3*8 {
+		t.Errorf("%s: %d runs", label, len(s.Runs))
+	}
+}
+
+// rebuilt is a catalogue that is made again.
+func rebuilt(t *testing.T, st memory, m *model) *Book {
+	t.Helper()
+	b := created(t, st)
+	all, _, err := Records(t.Context(), st, "packed", func(string) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		if r.Archive != "" {
+			if a, ok := m.additions[r.Archive]; ok {
+				_, err = b.Add(t.Context(), a)
+			}
+		}
+		for _, a := range r.Dropped {
+			if _, err := b.Remove(t.Context(), a); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+		if len(r.Deleted) > 0 && err == nil {
+			_, err = b.Delete(t.Context(), "", r.Deleted, 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+// A commit that is missing, damaged or another one stops readers by name.
+func TestAGapIsNoticed(t *testing.T) {
+	rnd := testkit.Rand(t)
+	st := &storetest.Mem{}
+	b := created(t, st)
+	for i := range 5 {
+		if _, err := b.Add(t.Context(), addition(rnd, fmt.Sprintf("packed/%d.caf", i), "a", "b")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := &storetest.Mem{}
+	o := created(t, other)
+	if _, err := o.Add(t.Context(), addition(rnd, "packed/0.caf", "a")); err != nil {
+		t.Fatal(err)
+	}
+	for name, damage := range map[string]func(st *storetest.Mem){
+		"missing": func(st *storetest.Mem) { _ = st.Remove(t.Context(), at+"/"+commitName(3)) },
+		"damaged": func(st *storetest.Mem) {
+			c := slices.Clone(st.Get(at + "/" + commitName(3)))
+			c[rnd.IntN(len(c))] ^= 1
+			st.Put(at+"/"+commitName(3), c)
+		},
+		"foreign": func(st *storetest.Mem) { st.Put(at+"/"+commitName(2), other.Get(at+"/"+commitName(2))) },
+	} {
+		left := st.Clone()
+		_ = left.Remove(t.Context(), at+"/head")
+		damage(left)
+		_, err := Open(t.Context(), left, at, Options{Write: true})
+		if !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), "commits/") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Open(t.Context(), &storetest.Mem{}, at, Options{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no catalogue: %v", err)
+	}
+	if _, err := Create(t.Context(), st, at); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("made again: %v", err)
+	}
+}
+
+// careless replaces objects that are to be created once.
+type careless struct{ *storetest.Mem }
+
+func (c careless) Can() store.Abilities {
+	can := c.Mem.Can()
+	create := can.Create
+	can.Create = func(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
+		wish.Once = false
+		return create(ctx, name, wish)
+	}
+	return can
+}
+
+func TestACarelessServerIsRefused(t *testing.T) {
+	st := careless{&storetest.Mem{}}
+	if _, err := Create(t.Context(), st, at); err == nil || !strings.Contains(err.Error(), "If-None-Match") {
+		t.Errorf("%v", err)
+	}
+	for info := range st.List(t.Context(), "") {
+		t.Errorf("%s is there", info.Name)
+	}
+}
+
+// lossy loses requests that create objects, or the answers to them.
+type lossy struct {
+	memory
+	rnd *rand.Rand
+}
+
+func (l lossy) Can() store.Abilities {
+	can := l.memory.Can()
+	create := can.Create
+	can.Create = func(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
+		w, err := create(ctx, name, wish)
+		return lossyWriter{w, l.rnd}, err
+	}
+	return can
+}
+
+type lossyWriter struct {
+	store.Writer
+	rnd *rand.Rand
+}
+
+func (w lossyWriter) Can() store.WriterAbilities { return store.WriterAbilities{} }
+
+func (w lossyWriter) Commit(ctx context.Context) (store.Info, error) {
+	lost := &store.Error{Op: "write", Off: -1, Retry: true, Err: errors.New("connection reset")}
+	switch w.rnd.IntN(8) {
+	case 0:
+		return store.Info{}, lost
+	case 1:
+		if _, err := w.Writer.Commit(ctx); err != nil {
+			return store.Info{}, err
+		}
+		return store.Info{}, lost
+	}
+	return w.Writer.Commit(ctx)
+}
+
+// A commit whose answer is lost is there once, or not at all if it is said to have failed.
+func TestLostAnswers(t *testing.T) {
+	rnd := testkit.Rand(t)
+	st := newMemory()
+	created(t, st)
+	b := opened(t, lossy{st, rnd}, Options{Write: true})
+	m, failed := newModel(), 0
+	for n := range 300 {
+		s := steps(rnd, true)
+		if s.what == sweeps {
+			continue
+		}
+		err := s.do(t.Context(), b)
+		now := m.clone()
+		s.model(now)
+		is := now.difference(t.Context(), opened(t, st, Options{}))
+		switch {
+		case is == nil:
+			m = now
+		case err == nil:
+			t.Fatalf("step %d, %s: %v", n, s.what, is)
+		default: // it may have been refused, or have been done in part
+			if m.difference(t.Context(), opened(t, st, Options{})) != nil && !strings.HasPrefix(s.what, "delete") {
+				t.Fatalf("step %d, %s failed: %v: %v", n, s.what, err, is)
+			}
+		}
+		if err != nil {
+			failed++
+		}
+	}
+	if failed > 250 {
+		t.Errorf("%d of 300 failed", failed)
+	}
+}
+
+// A reader that has read no list of archives finds those that were moved.
+func TestMovedArchivesAreFound(t *testing.T) {
+	rnd := testkit.Rand(t)
+	st := newMemory()
+	b := created(t, st)
+	var all []catalog.Addition
+	for i := range headArchives + 50 {
+		var names []string
+		for k := range 60 {
+			names = append(names, fmt.Sprintf("%d/file%d", i, k))
+		}
+		all = append(all, addition(rnd, fmt.Sprintf("s3://old/%d.caf", i), names...))
+	}
+	if _, err := b.Add(t.Context(), all...); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := b.Relocate(t.Context(), "s3://old/", "s3://new/"); err != nil || n != len(all) {
+		t.Fatal(n, err)
+	}
+	if _, err := b.Relocate(t.Context(), "s3://new/1", "s3://newer/1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := opened(t, st, Options{Fresh: time.Hour})
+	if r.current().Elsewhere == 0 {
+		t.Fatal("the head has all archives")
+	}
+	for i, want := range map[int]string{7: "s3://new/7.caf", 12: "s3://newer/12.caf"} {
+		f, err := r.Newest(t.Context(), fmt.Sprintf("%d/file7", i))
+		if err != nil || f.In.Address != want {
+			t.Errorf("%+v, %v", f.In, err)
+		}
+	}
+	if r.current().Elsewhere == 0 {
+		t.Error("all archives were read")
+	}
+	all2, err := r.Archives(t.Context())
+	if err != nil || len(all2) != len(all) || all2[12].Address != "s3://newer/12.caf" {
+		t.Errorf("%d archives, %v", len(all2), err)
+	}
+}
+
+// What began before the floor is refused: its objects may be gone.
+func TestLateWorkIsRefused(t *testing.T) {
+	rnd := testkit.Rand(t)
+	st := newMemory()
+	late := created(t, st)
+	rows := addition(rnd, "mem://packed/late.caf", "a")
+	given := rows.Rows
+	rows.Rows = func(yield func(catalog.Location, error) bool) {
+		b := opened(t, st, Options{Write: true})
+		for i := range 3 {
+			if _, err := b.Add(t.Context(), addition(rnd, fmt.Sprintf("mem://packed/%d.caf", i), "b")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if done, err := b.GC(t.Context(), 0, false); err != nil || done.Floor != 4 {
+			t.Fatalf("%+v, %v", done, err)
+		}
+		given(yield)
+	}
+	if _, err := late.Add(t.Context(), rows); err == nil || !strings.Contains(err.Error(), "do it again") {
+		t.Errorf("%v", err)
+	}
+	if _, err := late.Add(t.Context(), addition(rnd, "mem://packed/late.caf", "a")); err != nil {
+		t.Error(err)
+	}
+}
+
+// Runs of work that may still be committed stay, although nothing refers to them.
+func TestLateWorkKeepsItsRuns(t *testing.T) {
+	rnd := testkit.Rand(t)
+	st := newMemory()
+	late := created(t, st)
+	late.o.inline = 0
+	late.o.Now = func() time.Time { // the run is there, and the commit is not
+		b := opened(t, st, Options{Write: true})
+		if done, err := b.GC(t.Context(), 24*time.Hour, false); err != nil || done != (Swept{}) {
+			t.Fatalf("%+v, %v", done, err)
+		}
+		return time.Now()
+	}
+	if _, err := late.Add(t.Context(), addition(rnd, "mem://packed/late.caf", "a")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := opened(t, st, Options{}).Newest(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+}
+
+// counted counts requests and bytes.
+type counted struct {
+	*storetest.Mem
+	requests, bytes int
+}
+
+type countedObject struct {
+	store.Object
+	c *counted
+}
+
+func (c *counted) Open(ctx context.Context, name string) (store.Object, error) {
+	o, err := c.Mem.Open(ctx, name)
+	if err != nil {
+		c.requests++
+	}
+	return countedObject{o, c}, err
+}
+
+func (c *counted) Can() store.Abilities { return store.Abilities{} }
+
+func (o countedObject) ReadAt(ctx context.Context, p []byte, off int64) error {
+	o.c.requests++
+	o.c.bytes += len(p)
+	return o.Object.ReadAt(ctx, p, off)
+}
+
+func (o countedObject) Can() store.ObjectAbilities {
+	return store.ObjectAbilities{ReadEnd: func(ctx context.Context, p []byte, tail bool) (int, error) {
+		o.c.requests++
+		info, err := o.Object.Info(ctx)
+		if err != nil {
+			return 0, err
+		}
+		n := int(min(info.Size, int64(len(p))))
+		o.c.bytes += n
+		return n, o.Object.ReadAt(ctx, p[:n], 0)
+	}}
+}
+
+// manyRows are files of which each thousand is in an archive.
+func manyRows(n, first int) (all []catalog.Addition) {
+	for a := range n / 1000 {
+		rnd := rand.New(rand.NewPCG(uint64(a), uint64(first)))
+		rows := func(yield func(catalog.Location, error) bool) {
+			off := int64(0)
+			for i := range 1000 {
+				sum := make([]byte, 48)
+				for k := range sum {
+					sum[k] = byte(rnd.Uint32())
+				}
+				l := catalog.Location{Path: fmt.Sprintf("2026/%03d/photo-%08d.jpg", a, (a*1000+i)*7+first), Raw: true, Off: off, Size: rnd.Int64N(200_000), Digest: format.Digest{Algo: "blake3", Sum: string(sum[:32])}, ETag: fmt.Sprintf(`"%x"`, sum[32:]), Modified: time.Unix(1_790_000_000+rnd.Int64N(1e7), 0).UTC(), HeaderText: `{"content-type":"image/jpeg"}`}
+				if off += l.Size; !yield(l, nil) {
+					return
+				}
+			}
+		}
+		all = append(all, catalog.Addition{Archive: catalog.Archive{Address: fmt.Sprintf("packed/photos-%05d-%d.caf", a, first), Format: "caf", Size: 1 << 40, Version: fmt.Sprintf(`"%016x%016x"`, rnd.Uint64(), rnd.Uint64())}, Rows: rows})
+	}
+	return all
+}
+
+// From far away, a file among many is found in few requests.
+func TestAFirstReadTakesFewRequests(t *testing.T) {
+	st := &storetest.Mem{}
+	b := created(t, st)
+	n := 100_000
+	if testkit.All(t) {
+		n = 1_000_000
+	}
+	if _, err := b.Add(t.Context(), manyRows(n, 0)...); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	find := func(most int) {
+		t.Helper()
+		c := &counted{Mem: st}
+		b := opened(t, c, Options{Fresh: time.Hour})
+		name := fmt.Sprintf("2026/%03d/photo-%08d.jpg", n/2000, n/2*7)
+		f, err := b.Newest(t.Context(), name)
+		if err != nil || f.In.Format != "caf" || !strings.HasPrefix(f.In.Address, "packed/photos-") {
+			t.Fatalf("%+v, %v", f, err)
+		}
+		t.Logf("%d requests, %d bytes", c.requests, c.bytes)
+		if c.requests > most {
+			t.Errorf("%d requests, expected at most %d", c.requests, most)
+		}
+		was := c.requests
+		k := 0
+		for _, err := range b.ListFrom(t.Context(), "2026/033/", "", nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			k++
+		}
+		if k != 1000 || c.requests-was > 3 {
+			t.Errorf("a list of %d: %d requests", k, c.requests-was)
+		}
+	}
+	find(3) // the content is the fourth
+}
+
+func BenchmarkAdd(b *testing.B) {
+	for b.Loop() {
+		st := &storetest.Mem{}
+		k := created(b, st)
+		if _, err := k.Add(b.Context(), manyRows(100_000, 0)...); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100_000, "ns/row")
+}

@@ -1,0 +1,11 @@
+// Package book keeps a catalogue in a folder of a store, without a database: beside the archives on
+// a disk, or in their bucket.
+//
+//	commits/0000000000000042   what changed. It is created once: who creates it has committed
+//	states/0000000000000032    everything after commit 32. It can be made again from the commits
+//	head                       a state, or its number: a hint, which may be old
+//	runs/41-RANDOM             rows: what is known of files. See package rows
+//
+// A reader takes the head, and applies the commits after it until there is none. Nothing but the head
+// is ever written twice. docs/catalog.md describes the bytes.
+package book

@@ -1,0 +1,228 @@
+package book
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
+)
+
+// Relocate records that archives whose addresses begin with old are now where addresses begin with
+// new. It returns how many there are.
+func (b *Book) Relocate(ctx context.Context, old, now string) (n int, err error) {
+	_, err = b.Commit(ctx, func(s *State) (*Commit, error) {
+		m := Move{Old: b.relative(old), New: b.relative(now)}
+		n = 0
+		for _, a := range s.Archives {
+			if m.of(a.Address) != a.Address {
+				n++
+			}
+		}
+		if n == 0 {
+			return nil, nil
+		}
+		return &Commit{Moved: []Move{m}}, nil
+	})
+	return n, err
+}
+
+// A Swept is what was removed of a catalogue, or would be.
+type Swept struct {
+	Floor  int64 `json:"floor"` // work that began before this commit is not committed any more
+	Runs   int   `json:"runs"`
+	States int   `json:"states"`
+	Bytes  int64 `json:"bytes"`
+}
+
+// GC removes runs and states that no reader needs who has opened the catalogue within the grace time,
+// and runs that were never committed. It first makes it certain that they never will be. Commits stay.
+//
+// How old a commit is, the store says by the times of its objects, and no machine's clock.
+func (b *Book) GC(ctx context.Context, grace time.Duration, dryRun bool) (done Swept, err error) {
+	s, err := b.full(ctx, b.current())
+	if err != nil {
+		return done, err
+	}
+	times := make(map[int64]time.Time, s.Number)
+	for info, err := range storekit.List(ctx, b.st, b.dir+"commits/") {
+		if err != nil {
+			return done, b.fail("commits", err)
+		}
+		if n, ok := numbered(path.Base(info.Name)); ok {
+			times[n] = info.ModTime
+		}
+	}
+	floor, until := s.Floor, times[s.Number].Add(-grace)
+	for n := s.Number; n > floor; n-- {
+		if at, ok := times[n]; ok && !at.After(until) {
+			floor = n
+		}
+	}
+	used := map[string]bool{}
+	is, err := b.stateAt(ctx, max(floor, 1))
+	for ; ; is, err = b.next(ctx, is) { // what a reader may have
+		if err != nil {
+			return done, err
+		}
+		for _, r := range is.Runs {
+			used[r.Object] = true
+		}
+		if is.Number >= s.Number {
+			break
+		}
+	}
+	done.Floor = floor
+	if floor > s.Floor && !dryRun {
+		if s, err = b.Commit(ctx, func(s *State) (*Commit, error) { return &Commit{Floor: max(floor, s.Floor)}, nil }); err != nil {
+			return done, err
+		}
+		for _, r := range s.Runs {
+			used[r.Object] = true
+		}
+		if err := b.writeHead(ctx); err != nil {
+			return done, err
+		}
+	}
+	var gone []store.Info
+	for info, err := range storekit.List(ctx, b.st, b.dir) {
+		if err != nil {
+			return done, b.fail("", err)
+		}
+		name := strings.TrimPrefix(info.Name, b.dir)
+		switch path.Dir(name) {
+		case "runs":
+			base, _, _ := strings.Cut(path.Base(name), "-")
+			n, err := strconv.ParseInt(base, 10, 64)
+			if err != nil || n >= floor || used[name] {
+				continue
+			}
+			done.Runs++
+		case "states":
+			if n, ok := numbered(path.Base(name)); !ok || n >= floor || n >= b.saved {
+				continue
+			}
+			done.States++
+		default:
+			continue
+		}
+		done.Bytes += info.Size
+		gone = append(gone, info)
+	}
+	for _, info := range gone {
+		if dryRun {
+			break
+		}
+		if err := storekit.Remove(ctx, b.st, info.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return done, b.fail(strings.TrimPrefix(info.Name, b.dir), err)
+		}
+	}
+	return done, nil
+}
+
+// next returns the state after the commit that follows.
+func (b *Book) next(ctx context.Context, s *State) (*State, error) {
+	c, err := b.commit(ctx, s.Number+1)
+	if err == nil {
+		var n *State
+		if n, err = s.after(c.Commit, c.hash); err == nil {
+			return n, nil
+		}
+		err = broken(err)
+	}
+	return s, b.fail(commitName(s.Number+1), err)
+}
+
+// stateAt returns the state after a commit.
+func (b *Book) stateAt(ctx context.Context, n int64) (is *State, err error) {
+	last := int64(0)
+	for info, err := range storekit.List(ctx, b.st, b.dir+"states/") {
+		if err != nil {
+			break // it is only faster
+		}
+		if k, ok := numbered(path.Base(info.Name)); ok && k <= n {
+			last = max(last, k)
+		}
+	}
+	if is = (&State{}); last > 0 {
+		if is, err = b.stored(ctx, last); err != nil {
+			return nil, err
+		}
+	}
+	for is.Number < n && err == nil {
+		is, err = b.next(ctx, is)
+	}
+	return is, err
+}
+
+// At makes the catalogue what it was after a commit, for reading.
+func (b *Book) At(ctx context.Context, n int64) error {
+	s := b.current()
+	if n < max(s.Floor, 1) || n > s.Number {
+		return fmt.Errorf("commit %d: the catalogue has what it was after commits %d to %d", n, max(s.Floor, 1), s.Number)
+	}
+	is, err := b.stateAt(ctx, n)
+	if err == nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.state, b.fixed = is, true
+	}
+	return err
+}
+
+// AtTime is At for the last commit before a time.
+func (b *Book) AtTime(ctx context.Context, at time.Time) error {
+	s, last := b.current(), int64(0)
+	for n := max(s.Floor, 1); n <= s.Number; n++ {
+		c, err := b.commit(ctx, n)
+		if err != nil {
+			return b.fail(commitName(n), err)
+		}
+		if c.Time.After(at) {
+			break
+		}
+		last = n
+	}
+	if last == 0 {
+		return fmt.Errorf("the catalogue does not have what it was at %s", at.Format(time.RFC3339))
+	}
+	return b.At(ctx, last)
+}
+
+// ChangedSince returns the names that the commits after one have changed, and the archives that they
+// have removed. If their runs are there no more, the error wraps [fs.ErrNotExist].
+func (b *Book) ChangedSince(ctx context.Context, n int64) (names map[string]bool, dropped []int64, err error) {
+	names = map[string]bool{}
+	for s := b.current(); n < s.Number; {
+		n++
+		c, err := b.commit(ctx, n)
+		if err != nil {
+			return nil, nil, b.fail(commitName(n), err)
+		}
+		for _, id := range c.Drop {
+			dropped = append(dropped, int64(id))
+		}
+		if len(c.Merged) > 0 { // its rows are known
+			continue
+		}
+		for i := range c.Runs {
+			run, err := b.open(ctx, &c.Runs[i])
+			if err != nil {
+				return nil, nil, b.fail(c.Runs[i].Object, err)
+			}
+			for x, err := range run.All(ctx) {
+				if err != nil {
+					return nil, nil, err
+				}
+				names[x.Name] = true
+			}
+		}
+	}
+	return names, dropped, nil
+}

@@ -1,0 +1,105 @@
+package book
+
+import (
+	"context"
+	"math/bits"
+	"slices"
+
+	"github.com/holdall/holdall/internal/app/catalog/rows"
+)
+
+// Runs of about the same size are merged when there are tierRuns of them: a name is then looked for in
+// few runs, and a row is written again as often as its run gets tierBits times larger.
+const (
+	tierRuns = 4
+	tierBits = 3 // a tier has sizes up to 1<<tierBits times those of the one below
+)
+
+func tier(rows int64) int { return (bits.Len64(uint64(rows)) + tierBits - 1) / tierBits }
+
+// toMerge returns the runs that are to be merged next, or none.
+func (s *State) toMerge() (some []RunRef) {
+	of := map[int][]RunRef{}
+	most := 0
+	for _, r := range s.Runs {
+		t := tier(r.Rows)
+		of[t] = append(of[t], r)
+		most = max(most, t)
+	}
+	for t := 0; t <= most; t++ {
+		// With a tier, what is smaller is merged too.
+		if some = append(some, of[t]...); len(of[t]) >= tierRuns {
+			return some
+		}
+	}
+	return nil
+}
+
+// merge merges runs while some are to be merged.
+func (b *Book) merge(ctx context.Context) error {
+	for {
+		s, err := b.full(ctx, b.current())
+		if err != nil {
+			return err
+		}
+		some := s.toMerge()
+		if len(some) < 2 {
+			return nil
+		}
+		if err := b.mergeRuns(ctx, s, some); err != nil {
+			return err
+		}
+	}
+}
+
+func (b *Book) mergeRuns(ctx context.Context, s *State, some []RunRef) error {
+	runs, err := b.runsOf(ctx, some)
+	if err != nil {
+		return err
+	}
+	most, c := int64(0), Commit{Base: s.Number}
+	for _, r := range some {
+		most += r.Rows
+		c.Merged = append(c.Merged, r.id())
+	}
+	if len(some) == len(s.Runs) {
+		c.Forget = slices.Clone(s.Dropped)
+	}
+	about := func(id rows.ArchiveID) (rows.Archive, bool) {
+		i, ok := s.at[idOf(id)]
+		if !ok {
+			return rows.Archive{}, false
+		}
+		return s.Archives[i].shown(), true
+	}
+	ref, more, err := b.writeRun(ctx, s.Number, most, about, func(yield func(*rows.Row, error) bool) {
+		for x, err := range rows.Merged(ctx, runs, "") {
+			if err == nil && x.What == rows.Put && s.dropped[idOf(x.Archive)] {
+				continue
+			}
+			var r *rows.Row
+			if err == nil {
+				r = &x.Row
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if c.Runs, c.inline = []RunRef{ref}, more; ref.Rows == 0 {
+		c.Runs, c.inline = nil, nil
+	}
+	_, err = b.Commit(ctx, func(now *State) (*Commit, error) {
+		for _, id := range c.Merged {
+			if !slices.ContainsFunc(now.Runs, func(r RunRef) bool { return r.id() == id }) {
+				return nil, nil // another has merged it
+			}
+		}
+		k := c
+		return &k, nil
+	})
+	return err
+}

@@ -1,0 +1,483 @@
+package rows
+
+import (
+	"container/list"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"iter"
+
+	"slices"
+	"sync"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// An Error is damage of a run, or a failure to read it.
+type Error struct {
+	Run string
+	Off int64 // -1: not at one place
+	Err error
+}
+
+func (e *Error) Error() string {
+	if e.Off < 0 {
+		return fmt.Sprintf("%s: run of rows: %v", format.Escape(e.Run), e.Err)
+	}
+	return fmt.Sprintf("%s at %d: run of rows: %v", format.Escape(e.Run), e.Off, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// A Cache keeps pages of several runs.
+type Cache struct {
+	most int64
+
+	mu   sync.Mutex
+	held int64
+	used list.List // of *cached, the most recently used first
+	at   map[cacheKey]*list.Element
+}
+
+type cacheKey struct {
+	run *Run
+	off int64
+}
+
+type cached struct {
+	key  cacheKey
+	n    int64
+	page any
+}
+
+func NewCache(most int64) *Cache { return &Cache{most: most, at: map[cacheKey]*list.Element{}} }
+
+func (c *Cache) get(run *Run, off int64) any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.at[cacheKey{run, off}]
+	if e == nil {
+		return nil
+	}
+	c.used.MoveToFront(e)
+	return e.Value.(*cached).page
+}
+
+func (c *Cache) put(run *Run, off int64, n int, page any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := cacheKey{run, off}
+	if c.at[key] != nil {
+		return
+	}
+	c.at[key] = c.used.PushFront(&cached{key, int64(n), page})
+	c.held += int64(n)
+	for c.held > c.most && c.used.Len() > 1 {
+		x := c.used.Remove(c.used.Back()).(*cached)
+		delete(c.at, x.key)
+		c.held -= x.n
+	}
+}
+
+// A Run is an open run.
+type Run struct {
+	Name   string
+	Base   int64 // of the work that made it, for the caller
+	commit int64
+	obj    store.Object
+	size   int64
+	cache  *Cache
+
+	root  root
+	start int64  // of the index
+	near  []byte // the filter, if it came with the index
+	refs  []ref
+	last  string
+}
+
+// MostTail is how long the end of a run can be.
+const MostTail = 64 << 20
+
+// Open opens a run that a commit has added. tail is its end, of s.Tail bytes; if it is nil, it is read.
+func Open(ctx context.Context, obj store.Object, name string, commit int64, s Summary, tail []byte, cache *Cache) (*Run, error) {
+	r := &Run{Name: name, commit: commit, obj: obj, size: s.Size, cache: cache}
+	if s.Tail < footerLen || s.Tail > MostTail || s.Tail > s.Size-int64(len(magic)) {
+		return nil, r.fail(-1, fmt.Errorf("an end of %d bytes of %d", s.Tail, s.Size))
+	}
+	if tail == nil {
+		tail = make([]byte, s.Tail)
+		if err := obj.ReadAt(ctx, tail, s.Size-s.Tail); err != nil {
+			return nil, r.fail(s.Size-s.Tail, err)
+		}
+	}
+	if err := r.parseTail(tail, s); err != nil {
+		return nil, r.fail(s.Size-s.Tail, err)
+	}
+	return r, nil
+}
+
+func (r *Run) fail(off int64, err error) error { return &Error{r.Name, off, err} }
+
+var errTail = errors.New("its end is not that of a run")
+
+func (r *Run) parseTail(tail []byte, s Summary) error {
+	n := len(tail) - footerLen
+	if int64(len(tail)) != s.Tail || n < 0 || string(tail[n+16:]) != endMagic {
+		return errTail
+	}
+	textLen := int(binary.LittleEndian.Uint32(tail[n+8:]))
+	start, before := binary.LittleEndian.Uint64(tail[n:]), s.Size-s.Tail
+	if start < uint64(before) || start-uint64(before) > uint64(n) {
+		return errTail
+	}
+	r.start, r.near = int64(start), tail[:start-uint64(before)]
+	if tail, n = tail[len(r.near):], n-len(r.near); textLen > n {
+		return errTail
+	}
+	if binary.LittleEndian.Uint32(tail[n+12:]) != crc32.ChecksumIEEE(tail[:n]) {
+		return errChecksum
+	}
+	if err := json.Unmarshal(tail[n-textLen:n], &r.root); err != nil {
+		return err
+	}
+	x, first := &r.root, int64(len(magic))
+	blocks := x.Filter[1]
+	if len(r.near) > 0 && (x.Levels != 1 || int64(len(r.near)) != blocks*filterBlock || x.Filter[0] != before) {
+		return errTail
+	}
+	if x.Rows != s.Rows || x.Names < 0 || x.Names > x.Rows || x.Levels < 1 || x.Levels > 2 || x.Filter[0] < first || blocks < 0 || blocks > (r.start-first)/filterBlock || x.Filter[0] > r.start-blocks*filterBlock {
+		return errTail
+	}
+	c := &scanner{b: tail[:n-textLen]}
+	packed := c.text()
+	if c.bad || c.at != len(c.b) {
+		return errTail
+	}
+	index, err := Unpack(packed, MostTail)
+	if err != nil {
+		return err
+	}
+	// The last name follows the refs.
+	c = &scanner{b: index}
+	end, err := skipRefs(c)
+	if err != nil {
+		return err
+	}
+	r.last = string(c.text())
+	if c.bad || c.at != len(index) || len(r.last) > MostName {
+		return errPage
+	}
+	to := x.Filter[0]
+	if x.Levels == 2 {
+		first, to = x.Filter[0]+blocks*filterBlock, r.start
+	}
+	if r.refs, err = parseRefs(index[:end], first, to); err == nil && x.Levels == 1 && int64(len(r.refs)) != x.Pages {
+		err = errPage
+	}
+	return err
+}
+
+// skipRefs returns where refs end.
+func skipRefs(c *scanner) (int, error) {
+	n := c.count()
+	if n > 0 {
+		c.size()
+	}
+	for range n {
+		c.uvarint()
+		c.uvarint()
+		c.text()
+		if c.bad {
+			break
+		}
+	}
+	if c.bad {
+		return 0, errPage
+	}
+	return c.at, nil
+}
+
+func (r *Run) Close() error { return r.obj.Close() }
+
+// FilterNear reports whether the filter came with the index.
+func (r *Run) FilterNear() bool { return len(r.near) > 0 }
+
+// MayHave reports whether a row of that name is possible. It reads at most a block of the filter.
+func (r *Run) MayHave(ctx context.Context, name string) (bool, error) {
+	if len(r.refs) == 0 || name < r.refs[0].first || name > r.last {
+		return false, nil
+	}
+	n := int(r.root.Filter[1])
+	if n == 0 {
+		return true, nil
+	}
+	h := hash(name)
+	off := r.root.Filter[0] + int64(blockOf(h, n))*filterBlock
+	if len(r.near) > 0 {
+		bits, err := unsealed(r.near[off-r.root.Filter[0]:][:filterBlock])
+		if err != nil {
+			return false, r.fail(off, err)
+		}
+		return hasBits(bits, h), nil
+	}
+	bits, ok := r.cache.get(r, off).([]byte)
+	if !ok {
+		b := make([]byte, filterBlock)
+		if err := r.obj.ReadAt(ctx, b, off); err != nil {
+			return false, r.fail(off, err)
+		}
+		var err error
+		if bits, err = unsealed(b); err != nil {
+			return false, r.fail(off, err)
+		}
+		r.cache.put(r, off, filterBlock, bits)
+	}
+	return hasBits(bits, h), nil
+}
+
+// find returns the last ref whose first name may be before or at name, and not in the middle of its rows.
+func find(refs []ref, name string) int {
+	i, _ := slices.BinarySearchFunc(refs, name, func(x ref, name string) int {
+		if x.first > name {
+			return 1
+		}
+		return -1
+	})
+	for i = max(i-1, 0); i > 0 && refs[i].again && refs[i].first == name; i-- {
+	}
+	return i
+}
+
+// pages yields the refs of pages, from the one on that may have name.
+func (r *Run) pages(ctx context.Context, name string) iter.Seq2[[]ref, error] {
+	return func(yield func([]ref, error) bool) {
+		if len(r.refs) == 0 || name > r.last {
+			return
+		}
+		i := find(r.refs, name)
+		if r.root.Levels == 1 {
+			yield(r.refs[i:], nil)
+			return
+		}
+		for ; i < len(r.refs); i++ {
+			refs, err := r.node(ctx, r.refs[i])
+			if err == nil {
+				refs = refs[find(refs, name):]
+			}
+			if !yield(refs, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (r *Run) node(ctx context.Context, x ref) ([]ref, error) {
+	if refs, ok := r.cache.get(r, x.off).([]ref); ok {
+		return refs, nil
+	}
+	b := make([]byte, x.n)
+	err := r.obj.ReadAt(ctx, b, x.off)
+	if err == nil {
+		b, err = unsealed(b)
+	}
+	var refs []ref
+	if err == nil {
+		b, err = Unpack(b, MostTail)
+	}
+	if err == nil {
+		refs, err = parseRefs(b, int64(len(magic)), r.root.Filter[0])
+	}
+	if err == nil && len(refs) == 0 {
+		err = errPage
+	}
+	if err != nil {
+		return nil, r.fail(x.off, err)
+	}
+	r.cache.put(r, x.off, 64*len(refs), refs)
+	return refs, nil
+}
+
+// load reads the first pages of refs, at most so many, in one request if the first is not in the cache.
+func (r *Run) load(ctx context.Context, refs []ref, most int) ([]*page, error) {
+	if p, ok := r.cache.get(r, refs[0].off).(*page); ok {
+		return []*page{p}, nil
+	}
+	n := refs[0].n
+	k := 1
+	for ; k < min(most, len(refs)) && n+refs[k].n <= mostAhead; k++ {
+		n += refs[k].n
+	}
+	b := make([]byte, n)
+	if err := r.obj.ReadAt(ctx, b, refs[0].off); err != nil {
+		return nil, r.fail(refs[0].off, err)
+	}
+	var all []*page
+	for _, x := range refs[:k] {
+		p, err := parsePage(b[:x.n:x.n])
+		if err != nil {
+			return nil, r.fail(x.off, err)
+		}
+		b = b[x.n:]
+		r.cache.put(r, x.off, x.n, p)
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// mostAhead is how much is read at once.
+const mostAhead = 1 << 20
+
+// An Item is a row of a catalogue. About is its archive, if the row's page describes it.
+type Item struct {
+	Row
+	About *Archive
+	Run   *Run
+}
+
+// From yields the rows from a name on. What it yields is valid until the next.
+func (r *Run) From(ctx context.Context, name string) iter.Seq2[*Item, error] {
+	return func(yield func(*Item, error) bool) {
+		ahead, first := 1, true
+		x := &Item{Run: r}
+		var c cursor
+		for refs, err := range r.pages(ctx, name) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for len(refs) > 0 {
+				all, err := r.load(ctx, refs, ahead)
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				for i, p := range all {
+					if more, err := r.rows(p, &c, x, name, first, yield); err != nil {
+						yield(nil, r.fail(refs[i].off, err))
+						return
+					} else if !more {
+						return
+					}
+					first = false
+				}
+				refs = refs[len(all):]
+				ahead = min(2*ahead, 64)
+			}
+		}
+	}
+}
+
+// rows yields the rows of a page.
+func (r *Run) rows(p *page, c *cursor, x *Item, name string, first bool, yield func(*Item, error) bool) (more bool, err error) {
+	block := 0
+	if first {
+		if block, err = p.find(c, name); err != nil {
+			return false, err
+		}
+	}
+	for ; block < p.count(); block++ {
+		if err := c.open(p, block); err != nil {
+			return false, err
+		}
+		for {
+			bits, ok, err := c.nextName()
+			if err != nil {
+				return false, err
+			}
+			if !ok {
+				break
+			}
+			wanted := string(c.name) >= name
+			if err := c.rest(bits, wanted); err != nil {
+				return false, err
+			}
+			if !wanted {
+				continue
+			}
+			x.Row, x.About = c.row, c.shown
+			x.in(r.commit)
+			if !yield(x, nil) {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
+
+// find returns the last block that begins before name, or the first.
+func (p *page) find(c *cursor, name string) (int, error) {
+	lo, hi := 0, p.count() // the first block that does not begin before name
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		if err := c.open(p, mid); err != nil {
+			return 0, err
+		}
+		if _, ok, err := c.nextName(); err != nil || !ok {
+			return 0, errPage
+		}
+		if string(c.name) < name {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return max(lo-1, 0), nil
+}
+
+// All yields all rows.
+func (r *Run) All(ctx context.Context) iter.Seq2[*Item, error] { return r.From(ctx, "") }
+
+// Merged yields the rows of several runs from a name on, in the order of rows.
+func Merged(ctx context.Context, runs []*Run, name string) iter.Seq2[*Item, error] {
+	if len(runs) == 1 {
+		return runs[0].From(ctx, name)
+	}
+	return func(yield func(*Item, error) bool) {
+		type head struct {
+			*Item
+			next func() (*Item, error, bool)
+		}
+		var heads []*head
+		advance := func(h *head) (more bool, err error) {
+			h.Item, err, more = h.next()
+			return more && err == nil, err
+		}
+		for _, r := range runs {
+			next, stop := iter.Pull2(r.From(ctx, name))
+			defer stop()
+			h := &head{next: next}
+			more, err := advance(h)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if more {
+				heads = append(heads, h)
+			}
+		}
+		for len(heads) > 0 {
+			least := 0
+			for i := 1; i < len(heads); i++ {
+				if heads[i].Compare(&heads[least].Row) < 0 {
+					least = i
+				}
+			}
+			h := heads[least]
+			if !yield(h.Item, nil) {
+				return
+			}
+			more, err := advance(h)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !more {
+				heads = slices.Delete(heads, least, least+1)
+			}
+		}
+	}
+}

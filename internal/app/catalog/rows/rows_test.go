@@ -1,0 +1,341 @@
+package rows
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+func about(id ArchiveID) (Archive, bool) {
+	return Archive{Address: fmt.Sprintf("photos-%v.caf", id), Format: "caf", Size: 1 << 40, Version: `"etag"`}, id.Ordinal%7 != 6
+}
+
+// randomRows are rows in their order, without repetition.
+func randomRows(rnd *rand.Rand, n int) []Row {
+	var all []Row
+	for range n {
+		r := Row{Name: fmt.Sprintf("photos/%04d/%06d.jpg", rnd.IntN(20), rnd.IntN(2*n)), Seq: rnd.Int64N(5), Archive: ArchiveID{rnd.Int64N(3), rnd.IntN(30)}}
+		switch rnd.IntN(12) {
+		case 0:
+			r.Name = strings.Repeat("é", rnd.IntN(300))
+		case 1:
+			r.Name = string([]byte{byte(rnd.IntN(256)), byte(rnd.IntN(256))})
+		case 2:
+			r.What, r.Archive = Delete, ArchiveID{}
+			all = append(all, r)
+			continue
+		}
+		r.Size, r.Raw = rnd.Int64N(1<<rnd.IntN(40)), rnd.IntN(5) > 0
+		if r.Raw {
+			r.Off = rnd.Int64N(1 << 40)
+		}
+		if n := len(all); n > 0 && rnd.IntN(2) == 0 && r.Raw {
+			r.Archive, r.Off = all[n-1].Archive, all[n-1].Off+all[n-1].Size
+		}
+		if rnd.IntN(4) > 0 {
+			r.Digest = format.Digest{Algo: []string{"blake3", "sha256"}[rnd.IntN(2)], Sum: strings.Repeat(string(rune('a'+rnd.IntN(20))), 32)}
+		}
+		if rnd.IntN(4) > 0 {
+			r.Time = time.Unix(rnd.Int64N(1<<32), rnd.Int64N(2)*rnd.Int64N(1e9)).UTC()
+		}
+		switch rnd.IntN(3) {
+		case 0:
+			r.ETag = fmt.Sprintf(`"%x"`, md5.Sum([]byte(r.Name)))
+		case 1:
+			r.ETag = `"other-12"`
+		}
+		if rnd.IntN(2) == 0 {
+			r.Headers = fmt.Sprintf(`{"content-type":"image/%d"}`, rnd.IntN(4))
+		}
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b Row) int { return a.Compare(&b) })
+	return slices.CompactFunc(all, func(a, b Row) bool { return a.Compare(&b) == 0 })
+}
+
+func written(t testing.TB, all []Row) ([]byte, Summary, []byte) {
+	t.Helper()
+	var out bytes.Buffer
+	w := NewWriter(&out, int64(len(all)), about)
+	for i := range all {
+		if err := w.Add(&all[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, tail, err := w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Size != int64(out.Len()) || !bytes.HasSuffix(out.Bytes(), tail) || s.Rows != int64(len(all)) {
+		t.Fatalf("%+v of %d bytes", s, out.Len())
+	}
+	return out.Bytes(), s, tail
+}
+
+func opened(t testing.TB, b []byte, s Summary, tail []byte) (*Run, error) {
+	st := &storetest.Mem{}
+	st.Put("runs/7-x", b)
+	return Open(t.Context(), object(t, st), "runs/7-x", 7, s, tail, NewCache(1<<20))
+}
+
+func object(t testing.TB, st store.Store) store.Object {
+	t.Helper()
+	o, err := st.Open(t.Context(), "runs/7-x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func gathered(ctx context.Context, r *Run, from string) (all []Row, err error) {
+	for x, err := range r.From(ctx, from) {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, x.Row)
+	}
+	return all, nil
+}
+
+// What was written is read: all of it, and from each name on.
+func TestARunHasItsRows(t *testing.T) {
+	rnd := testkit.Rand(t)
+	for _, n := range []int{0, 1, 15, 16, 17, 300, 5000} {
+		all := randomRows(rnd, n)
+		b, s, tail := written(t, all)
+		if rnd.IntN(2) == 0 {
+			tail = nil
+		}
+		r, err := opened(t, b, s, tail)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := slices.Clone(all)
+		for i := range want {
+			want[i].in(7)
+		}
+		got, err := gathered(t.Context(), r, "")
+		if err != nil || !slices.Equal(got, want) {
+			t.Fatalf("%d rows: %d, %v", len(want), len(got), err)
+		}
+		for range 50 {
+			name := fmt.Sprintf("photos/%04d/%06d.jpg", rnd.IntN(20), rnd.IntN(2*n+1))
+			if len(want) > 0 && rnd.IntN(2) == 0 {
+				name = want[rnd.IntN(len(want))].Name
+			}
+			i, _ := slices.BinarySearchFunc(want, name, func(r Row, name string) int { return strings.Compare(r.Name, name) })
+			got, err := gathered(t.Context(), r, name)
+			if err != nil || !slices.Equal(got, want[i:]) {
+				t.Fatalf("from %q: %d rows, expected %d: %v", name, len(got), len(want)-i, err)
+			}
+			if i < len(want) && want[i].Name == name {
+				if may, err := r.MayHave(t.Context(), name); err != nil || !may {
+					t.Errorf("%q: %v, %v", name, may, err)
+				}
+			}
+		}
+		for x, err := range r.All(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a, known := about(ArchiveID{Ordinal: x.Archive.Ordinal}); x.About != nil && (x.What != Put || !known || x.About.Format != a.Format) {
+				t.Fatalf("%+v is in %+v", x.Row, x.About)
+			}
+		}
+	}
+}
+
+func TestTheFilterKnowsMostNamesThatAreNotThere(t *testing.T) {
+	all := randomRows(testkit.Rand(t), 20_000)
+	b, s, tail := written(t, all)
+	r, err := opened(t, b, s, tail)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for i := range 10_000 {
+		may, err := r.MayHave(t.Context(), fmt.Sprintf("photos/0003/%d.png", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if may {
+			n++
+		}
+	}
+	if n > 300 {
+		t.Errorf("%d of 10,000", n)
+	}
+}
+
+// Runs that are read together are read like one, and one with all rows has the same.
+func TestRunsAreMerged(t *testing.T) {
+	rnd := testkit.Rand(t)
+	var runs []*Run
+	var want []Row
+	for range 5 {
+		all := randomRows(rnd, 500)
+		b, s, tail := written(t, all)
+		r, err := opened(t, b, s, tail)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, r)
+		got, err := gathered(t.Context(), r, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, got...)
+	}
+	slices.SortStableFunc(want, func(a, b Row) int { return a.Compare(&b) })
+	var got []Row
+	for x, err := range Merged(t.Context(), runs, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, x.Row)
+	}
+	if len(got) != len(want) || !slices.EqualFunc(got, want, func(a, b Row) bool { return a.Compare(&b) == 0 }) {
+		t.Fatalf("%d rows, expected %d", len(got), len(want))
+	}
+}
+
+// With any byte changed or missing there is an error, or the same rows.
+func TestDamageIsNoticed(t *testing.T) {
+	rnd := testkit.Rand(t)
+	all := randomRows(rnd, 400)
+	b, s, _ := written(t, all)
+	for range 2000 {
+		damaged := slices.Clone(b)
+		if rnd.IntN(10) == 0 {
+			damaged = damaged[:rnd.IntN(len(b))]
+		} else {
+			damaged[rnd.IntN(len(b))] ^= byte(1 + rnd.IntN(255))
+		}
+		r, err := opened(t, damaged, s, nil)
+		var got []Row
+		if err == nil {
+			got, err = gathered(t.Context(), r, "")
+		}
+		if err == nil && len(got) != len(all) {
+			t.Fatalf("%d rows, expected %d", len(got), len(all))
+		}
+		for i := range got {
+			want := all[i]
+			if want.in(7); got[i] != want {
+				t.Fatalf("%+v, expected %+v", got[i], want)
+			}
+		}
+	}
+}
+
+func FuzzPage(f *testing.F) {
+	all := randomRows(rand.New(rand.NewPCG(1, 2)), 40)
+	var w pageWriter
+	for i := range all {
+		w.add(&all[i])
+	}
+	b := w.page(about)
+	f.Add(b[:len(b)-crcLen])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := parsePage(sealed(slices.Clone(b)))
+		if err != nil {
+			return
+		}
+		r, x, c := &Run{}, &Item{}, cursor{}
+		for _, name := range []string{"", "photos/0003"} {
+			_, _ = r.rows(p, &c, x, name, true, func(x *Item, err error) bool { return true })
+		}
+	})
+}
+
+func FuzzTail(f *testing.F) {
+	all := randomRows(rand.New(rand.NewPCG(1, 2)), 400)
+	b, s, tail := written(f, all)
+	f.Add(tail[:len(tail)-footerLen], s.Rows)
+	f.Fuzz(func(t *testing.T, tail []byte, rows int64) {
+		r := &Run{}
+		_ = r.parseTail(tail, Summary{Size: s.Size, Tail: int64(len(tail)), Rows: rows})
+		if refs, err := parseRefs(tail, 0, int64(len(b))); err == nil {
+			find(refs, "photos/0003")
+		}
+	})
+}
+
+func benchRows(n int) func(yield func(*Row) bool) {
+	return func(yield func(*Row) bool) {
+		rnd, off := rand.New(rand.NewPCG(3, 4)), int64(0)
+		for i := range n {
+			sum := make([]byte, 48)
+			for k := range sum {
+				sum[k] = byte(rnd.Uint32())
+			}
+			r := Row{Name: fmt.Sprintf("2026/%03d/photo-%08d.jpg", i/1000, i*7), Archive: ArchiveID{Ordinal: i / 1000}, Raw: true, Off: off, Size: int64(rnd.IntN(200_000)),
+				Digest: format.Digest{Algo: "blake3", Sum: string(sum[:32])}, ETag: fmt.Sprintf(`"%x"`, sum[32:]), Time: time.Unix(1_790_000_000+int64(rnd.IntN(1e7)), 0).UTC(), Headers: `{"content-type":"image/jpeg"}`}
+			if off += r.Size; i%1000 == 999 {
+				off = 0
+			}
+			if !yield(&r) {
+				return
+			}
+		}
+	}
+}
+
+func benchRun(b *testing.B, n int) (*Run, Summary) {
+	var out bytes.Buffer
+	w := NewWriter(&out, int64(n), about)
+	for r := range benchRows(n) {
+		if err := w.Add(r); err != nil {
+			b.Fatal(err)
+		}
+	}
+	s, tail, err := w.Close()
+	if err != nil {
+		b.Fatal(err)
+	}
+	st := &storetest.Mem{}
+	st.Put("runs/7-x", out.Bytes())
+	r, err := Open(b.Context(), object(b, st), "runs/7-x", 7, s, tail, NewCache(64<<20))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return r, s
+}
+
+func BenchmarkWrite(b *testing.B) {
+	for b.Loop() {
+		_, s := benchRun(b, 100_000)
+		b.ReportMetric(float64(s.Size)/float64(s.Rows), "bytes/row")
+		b.ReportMetric(float64(s.Tail), "tail")
+	}
+}
+
+func BenchmarkLookup(b *testing.B) {
+	const n = 1_000_000
+	r, s := benchRun(b, n)
+	rnd := rand.New(rand.NewPCG(5, 6))
+	b.ReportMetric(float64(s.Size)/float64(s.Rows), "bytes/row")
+	b.ReportMetric(float64(s.Tail), "tail")
+	b.ResetTimer()
+	for b.Loop() {
+		i := rnd.IntN(n)
+		name := fmt.Sprintf("2026/%03d/photo-%08d.jpg", i/1000, i*7)
+		for x, err := range r.From(b.Context(), name) {
+			if err != nil || x.Name != name {
+				b.Fatal(x, err)
+			}
+			break
+		}
+	}
+}

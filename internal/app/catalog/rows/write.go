@@ -1,0 +1,242 @@
+package rows
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/sorter"
+)
+
+const (
+	magic     = "holdall run 1\n"
+	endMagic  = "holdrun1"
+	footerLen = 24
+
+	nodeRefs = 4096 // of an index or a node
+)
+
+// A root says what a run has.
+type root struct {
+	Rows   int64    `json:"rows"`
+	Names  int64    `json:"names"`
+	Pages  int64    `json:"pages"`
+	MaxSeq int64    `json:"max_seq"`        // of rows that have one of their own
+	Own    bool     `json:"own,omitempty"`  // there are rows whose sequence is the run's commit
+	Filter [2]int64 `json:"filter"`         // where it begins, and how many blocks it has
+	Levels int      `json:"levels"`         // 1: the index has the pages; 2: the nodes that have them
+	Puts   int64    `json:"puts,omitempty"` // rows that are files
+}
+
+// A Summary is what a catalogue records of a run.
+type Summary struct {
+	Size   int64 `json:"size"`
+	Tail   int64 `json:"tail"` // bytes at its end without which nothing is found
+	Rows   int64 `json:"rows"`
+	MaxSeq int64 `json:"max_seq,omitempty"`
+	Own    bool  `json:"own,omitempty"`
+}
+
+// A ref says where a page or a node is.
+type ref struct {
+	first string // a text that is not greater than its first name, and greater than all names before
+	off   int64
+	n     int
+	again bool // the name before is its first name, too
+}
+
+func appendRefs(b []byte, refs []ref) []byte {
+	if len(refs) == 0 {
+		return binary.AppendUvarint(b, 0)
+	}
+	b = binary.AppendUvarint(b, uint64(len(refs)))
+	b = binary.AppendUvarint(b, uint64(refs[0].off))
+	last := ""
+	for _, r := range refs {
+		bit := uint64(0)
+		if r.again {
+			bit = 1
+		}
+		shared := sorter.SharedLen(last, r.first)
+		b = binary.AppendUvarint(b, uint64(r.n)<<1|bit)
+		b = appendText(binary.AppendUvarint(b, uint64(shared)), r.first[shared:])
+		last = r.first
+	}
+	return b
+}
+
+// parseRefs parses refs to what lies in [from, to).
+func parseRefs(b []byte, from, to int64) (refs []ref, err error) {
+	c := &scanner{b: b}
+	n := c.count()
+	if n == 0 {
+		if c.bad {
+			return nil, errPage
+		}
+		return nil, nil
+	}
+	off, last := c.size(), ""
+	refs = make([]ref, 0, min(n, nodeRefs))
+	for range n {
+		size := c.uvarint()
+		shared := c.uvarint()
+		if c.bad || shared > uint64(len(last)) {
+			return nil, errPage
+		}
+		first := last[:shared] + string(c.text())
+		r := ref{first: first, off: off, n: int(size >> 1 & (1<<40 - 1)), again: size&1 != 0}
+		if c.bad || off < from || size>>1 > mostPage || int64(r.n) > to-off || len(first) > MostName || len(refs) > 0 && first < last {
+			return nil, errPage
+		}
+		refs = append(refs, r)
+		off, last = off+int64(r.n), first
+	}
+	if c.at != len(b) {
+		return nil, errPage
+	}
+	return refs, nil
+}
+
+// mostPage is how long a page or a node can be: a last row with headers, and tables.
+const mostPage = 64 << 20
+
+// A Writer writes a run.
+type Writer struct {
+	w     io.Writer
+	about func(ArchiveID) (Archive, bool)
+	page  pageWriter
+	root  root
+	at    int64
+	refs  []ref
+	last  Row
+	bits  [][]byte // of the filter
+	err   error
+}
+
+// NewWriter begins a run of at most so many rows. about describes archives, as far as it is known.
+func NewWriter(w io.Writer, most int64, about func(ArchiveID) (Archive, bool)) *Writer {
+	x := &Writer{w: w, about: about}
+	for range filterBlocks(most) {
+		x.bits = append(x.bits, nil)
+	}
+	x.write([]byte(magic))
+	return x
+}
+
+func (w *Writer) write(b []byte) {
+	if w.err == nil {
+		_, w.err = w.w.Write(b)
+		w.at += int64(len(b))
+	}
+}
+
+// Add adds a row. They must come in their order; a row that equals the one before is left out.
+func (w *Writer) Add(r *Row) error {
+	if w.err != nil {
+		return w.err
+	}
+	if w.err = r.check(); w.err != nil {
+		return w.err
+	}
+	again := false
+	if w.root.Rows > 0 {
+		switch c := w.last.Compare(r); {
+		case c > 0:
+			w.err = fmt.Errorf("%s comes before %s", format.Escape(r.Name), format.Escape(w.last.Name))
+			return w.err
+		case c == 0:
+			return nil
+		}
+		again = w.last.Name == r.Name
+	}
+	if w.page.n == 0 {
+		w.refs = append(w.refs, ref{first: between(w.last.Name, r.Name), again: again})
+	}
+	if !again {
+		w.root.Names++
+		if len(w.bits) > 0 {
+			h := hash(r.Name)
+			i := blockOf(h, len(w.bits))
+			if w.bits[i] == nil {
+				w.bits[i] = make([]byte, filterBlock-crcLen, filterBlock)
+			}
+			setBits(w.bits[i], h)
+		}
+	}
+	w.root.Rows++
+	w.root.MaxSeq, w.root.Own = max(w.root.MaxSeq, r.Seq), w.root.Own || r.Seq == 0
+	if r.What == Put {
+		w.root.Puts++
+	}
+	w.page.add(r)
+	w.last = *r
+	if w.page.full() {
+		w.flush()
+	}
+	return w.err
+}
+
+// between returns a short text that is greater than a, and not greater than b.
+func between(a, b string) string {
+	if n := sorter.SharedLen(a, b); n < len(b) {
+		return b[:n+1]
+	}
+	return b
+}
+
+func (w *Writer) flush() {
+	if w.page.n == 0 {
+		return
+	}
+	b := w.page.page(w.about)
+	r := &w.refs[len(w.refs)-1]
+	r.off, r.n = w.at, len(b)
+	w.root.Pages++
+	w.write(b)
+}
+
+// Close ends the run, and returns what the end of the file is.
+func (w *Writer) Close() (s Summary, tail []byte, err error) {
+	w.flush()
+	w.root.Filter = [2]int64{w.at, int64(len(w.bits))}
+	var filter []byte // if it is part of the tail
+	empty := make([]byte, filterBlock-crcLen, filterBlock)
+	for _, b := range w.bits {
+		if b == nil {
+			b = empty
+		}
+		w.write(sealed(b))
+		if b = b[:filterBlock]; len(w.bits) <= mostNear {
+			filter = append(filter, b...)
+		}
+	}
+	w.root.Levels = 1
+	refs := w.refs
+	if len(refs) > nodeRefs {
+		w.root.Levels, refs, filter = 2, nil, nil
+		for from := 0; from < len(w.refs); from += nodeRefs {
+			some := w.refs[from:min(from+nodeRefs, len(w.refs))]
+			b := sealed(Pack(appendRefs(nil, some)))
+			refs = append(refs, ref{first: some[0].first, off: w.at, n: len(b), again: some[0].again})
+			w.write(b)
+		}
+	}
+	start := w.at
+	index := Pack(appendText(appendRefs(nil, refs), w.last.Name))
+	text, err := json.Marshal(w.root)
+	if err != nil {
+		return s, nil, err
+	}
+	tail = append(binary.AppendUvarint(nil, uint64(len(index))), index...)
+	tail = append(tail, text...)
+	sum := crc32.ChecksumIEEE(tail)
+	tail = binary.LittleEndian.AppendUint64(tail, uint64(start))
+	tail = binary.LittleEndian.AppendUint32(tail, uint32(len(text)))
+	tail = append(binary.LittleEndian.AppendUint32(tail, sum), endMagic...)
+	w.write(tail)
+	tail = append(filter, tail...)
+	return Summary{Size: w.at, Tail: int64(len(tail)), Rows: w.root.Rows, MaxSeq: w.root.MaxSeq, Own: w.root.Own}, tail, w.err
+}
