@@ -289,7 +289,7 @@ func (b *Book) follow(ctx context.Context) error {
 		s := b.current()
 		n, err := b.next(ctx, s)
 		// S3 says so of an object that does not exist to those who must not list the bucket.
-		hidden := !b.o.Write && errors.Is(err, fs.ErrPermission)
+		hidden := !b.o.Write && !b.st.Can().Near && errors.Is(err, fs.ErrPermission)
 		if errors.Is(err, fs.ErrNotExist) || hidden {
 			b.mu.Lock()
 			b.asked = time.Now()
@@ -308,7 +308,9 @@ func (b *Book) take(was, is *State) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.state == was {
-		b.state = is
+		if b.state = is; len(is.Moves) > len(was.Moves) {
+			clear(b.shown) // they may have other addresses now
+		}
 	}
 }
 

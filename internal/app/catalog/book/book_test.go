@@ -560,6 +560,18 @@ func TestMovedArchivesAreFound(t *testing.T) {
 	if r.current().Elsewhere == 0 {
 		t.Error("all archives were read")
 	}
+	// A reader that stays open follows.
+	long := opened(t, st, Options{})
+	for i, want := range []string{"s3://new/7.caf", "s3://there/7.caf"} {
+		if i == 1 {
+			if _, err := b.Relocate(t.Context(), "s3://new/7", "s3://there/7"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if f, err := long.Newest(t.Context(), "7/file7"); err != nil || f.In.Address != want {
+			t.Errorf("%+v, %v", f.In, err)
+		}
+	}
 	all2, err := r.Archives(t.Context())
 	if err != nil || len(all2) != len(all) || all2[12].Address != "s3://newer/12.caf" {
 		t.Errorf("%d archives, %v", len(all2), err)

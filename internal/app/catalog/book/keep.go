@@ -90,6 +90,16 @@ func (b *Book) GC(ctx context.Context, grace time.Duration, dryRun bool) (done S
 			return done, err
 		}
 	}
+	// A reader at the floor may need the last state before it.
+	oldest := int64(0)
+	for info, err := range storekit.List(ctx, b.st, b.dir+"states/") {
+		if err != nil {
+			return done, b.fail("states", err)
+		}
+		if n, ok := numbered(path.Base(info.Name)); ok && n <= floor {
+			oldest = max(oldest, n)
+		}
+	}
 	var gone []store.Info
 	for info, err := range storekit.List(ctx, b.st, b.dir) {
 		if err != nil {
@@ -105,7 +115,7 @@ func (b *Book) GC(ctx context.Context, grace time.Duration, dryRun bool) (done S
 			}
 			done.Runs++
 		case "states":
-			if n, ok := numbered(path.Base(name)); !ok || n >= floor || n >= b.saved {
+			if n, ok := numbered(path.Base(name)); !ok || n >= oldest {
 				continue
 			}
 			done.States++

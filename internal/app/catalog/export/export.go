@@ -83,10 +83,10 @@ func open(ctx context.Context, address string) (database, error) {
 }
 
 var tables = []string{
-	`CREATE TABLE IF NOT EXISTS archives (id BIGINT PRIMARY KEY, address TEXT NOT NULL, format TEXT NOT NULL, size BIGINT NOT NULL, version TEXT NOT NULL, entries BIGINT NOT NULL, added TEXT NOT NULL)`,
-	`CREATE TABLE IF NOT EXISTS file_locations (file_path TEXT PRIMARY KEY, caf_file_id BIGINT NOT NULL, kind TEXT NOT NULL, size BIGINT NOT NULL, "offset" BIGINT, digest TEXT NOT NULL, modified TEXT NOT NULL, etag TEXT NOT NULL)`,
-	`CREATE INDEX IF NOT EXISTS file_locations_of ON file_locations (caf_file_id)`,
-	`CREATE TABLE IF NOT EXISTS exported (catalog TEXT NOT NULL, number BIGINT NOT NULL)`,
+	`CREATE TABLE archives (id BIGINT PRIMARY KEY, address TEXT NOT NULL, format TEXT NOT NULL, size BIGINT NOT NULL, version TEXT NOT NULL, entries BIGINT NOT NULL, added TEXT NOT NULL)`,
+	`CREATE TABLE file_locations (file_path TEXT PRIMARY KEY, caf_file_id BIGINT NOT NULL, kind TEXT NOT NULL, size BIGINT NOT NULL, "offset" BIGINT, digest TEXT NOT NULL, modified TEXT NOT NULL, etag TEXT NOT NULL)`,
+	`CREATE INDEX file_locations_of ON file_locations (caf_file_id)`,
+	`CREATE TABLE exported (catalog TEXT NOT NULL, number BIGINT NOT NULL)`,
 }
 
 // A Done says what an export did.
@@ -113,9 +113,15 @@ func To(ctx context.Context, b *book.Book, address string) (done Done, err error
 			_ = d.exec(context.WithoutCancel(ctx), "ROLLBACK")
 		}
 	}()
-	for _, sql := range tables {
-		if err := d.exec(ctx, sql); err != nil {
+	// Tables of these names that it has not made are another program's.
+	if _, err := d.texts(ctx, "SELECT catalog FROM exported"); err != nil {
+		if err := errors.Join(d.exec(ctx, "ROLLBACK"), d.exec(ctx, "BEGIN")); err != nil { // PostgreSQL does nothing more in this one
 			return done, err
+		}
+		for _, sql := range tables {
+			if err := d.exec(ctx, sql); err != nil {
+				return done, err
+			}
 		}
 	}
 	s, err := b.State(ctx)
@@ -131,7 +137,11 @@ func To(ctx context.Context, b *book.Book, address string) (done Done, err error
 		_, _ = fmt.Sscan(was[0], &last)
 	}
 	done.Commit = s.Number
-	names, dropped, err := b.ChangedSince(ctx, last)
+	var names map[string]bool
+	var dropped []int64
+	if last > 0 {
+		names, dropped, err = b.ChangedSince(ctx, last)
+	}
 	switch {
 	case last == s.Number:
 		return done, d.exec(ctx, "COMMIT")
@@ -188,7 +198,7 @@ func To(ctx context.Context, b *book.Book, address string) (done Done, err error
 		return done, err
 	}
 	for _, a := range all {
-		if err := d.exec(ctx, "INSERT INTO archives VALUES ($1, $2, $3, $4, $5, $6, $7)", a.ID, format.Escape(a.Address), a.Format, a.Size, a.Version, a.Entries, a.Added.Format(time.RFC3339Nano)); err != nil {
+		if err := d.exec(ctx, "INSERT INTO archives VALUES ($1, $2, $3, $4, $5, $6, $7)", a.ID, format.Escape(a.Address), a.Format, a.Size, format.Escape(a.Version), a.Entries, a.Added.Format(time.RFC3339Nano)); err != nil {
 			return done, err
 		}
 	}
@@ -209,5 +219,5 @@ func put(ctx context.Context, d database, l catalog.Location) error {
 	}
 	return d.exec(ctx, `INSERT INTO file_locations VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (file_path) DO UPDATE SET
 		caf_file_id = excluded.caf_file_id, kind = excluded.kind, size = excluded.size, "offset" = excluded."offset", digest = excluded.digest, modified = excluded.modified, etag = excluded.etag`,
-		format.Escape(l.Path), l.Archive, l.Kind.String(), l.Size, off, l.Digest.String(), modified, l.ETag)
+		format.Escape(l.Path), l.Archive, l.Kind.String(), l.Size, off, l.Digest.String(), modified, format.Escape(l.ETag))
 }
