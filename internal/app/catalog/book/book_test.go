@@ -272,7 +272,7 @@ func steps(rnd *rand.Rand, moves bool) step {
 // any head, or with none, and with some of the states, see what was acknowledged.
 func TestHistories(t *testing.T) {
 	testkit.Serial(t)
-	for seed := range testkit.Steps(t, 60) {
+	for seed := range testkit.Steps(t, 100) {
 		rnd := rand.New(rand.NewPCG(uint64(seed), 7))
 		history(t, rnd, fmt.Sprint("seed ", seed))
 		if t.Failed() || seed > 1000 {
