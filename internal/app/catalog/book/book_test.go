@@ -626,6 +626,67 @@ func TestLateWorkKeepsItsRuns(t *testing.T) {
 	}
 }
 
+// racing lets another do something when the next commit is about to be created.
+type racing struct {
+	memory
+	then func()
+}
+
+func (r *racing) Can() store.Abilities {
+	can := r.memory.Can()
+	create := can.Create
+	can.Create = func(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
+		if do := r.then; do != nil && strings.Contains(name, "/commits/") {
+			r.then = nil
+			do()
+		}
+		return create(ctx, name, wish)
+	}
+	return can
+}
+
+// Of two writers that create the same commit, one does it, and the other goes on from there.
+func TestConflicts(t *testing.T) {
+	rnd := testkit.Rand(t)
+	for range 10 {
+		st := newMemory()
+		r := &racing{memory: st}
+		created(t, st)
+		slow, fast, m := opened(t, r, Options{Write: true}), opened(t, st, Options{Write: true}), newModel()
+		next := func() step {
+			for {
+				if s := steps(rnd, false); strings.HasPrefix(s.what, "add") || strings.HasPrefix(s.what, "remove") {
+					return s
+				}
+			}
+		}
+		for n := range 12 {
+			second, first := next(), next()
+			do := func() {
+				if err := first.do(t.Context(), fast); err != nil {
+					t.Fatal(err)
+				}
+				first.model(m)
+			}
+			r.then = do
+			if err := second.do(t.Context(), slow); err != nil {
+				t.Fatal(err)
+			}
+			if r.then != nil { // the second had nothing to do
+				r.then = nil
+				do()
+			} else {
+				second.model(m)
+			}
+			for _, b := range []*Book{opened(t, st, Options{}), slow, fast} {
+				if err := m.difference(t.Context(), b); err != nil {
+					t.Fatalf("round %d, %s while %s: %v", n, first.what, second.what, err)
+				}
+			}
+		}
+	}
+}
+
 // counted counts requests and bytes.
 type counted struct {
 	*storetest.Mem
