@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strconv"
 	"strings"
 	"time"
 
@@ -27,27 +26,6 @@ func (a *app) onBook(o catalog.Options, do func(ctx context.Context, b *book.Boo
 		}
 		return do(ctx, b, args)
 	})
-}
-
-// atCommit splits an address of a catalogue in a folder, as photos.catalog@42 or photos.catalog@2026-11-01.
-func atCommit(address string) (catalog, when string) {
-	if at, when, ok := strings.Cut(address, book.Suffix+"@"); ok && !strings.Contains(when, "/") {
-		return at + book.Suffix, when
-	}
-	return address, ""
-}
-
-// goBack makes a catalogue what it was then.
-func goBack(ctx context.Context, b *book.Book, when string) error {
-	if n, err := strconv.ParseInt(when, 10, 64); err == nil {
-		return b.At(ctx, n)
-	}
-	for _, layout := range []string{time.RFC3339, time.DateOnly} {
-		if at, err := time.Parse(layout, when); err == nil {
-			return b.AtTime(ctx, at)
-		}
-	}
-	return usage("%s: expected a commit, a date or a time, as 42, 2026-11-01 or 2026-11-01T12:00:00Z", when)
 }
 
 func (a *app) catalogRelocateCommand() *cobra.Command {
@@ -111,7 +89,8 @@ func (a *app) catalogRebuildCommand() *cobra.Command {
 		Long: `Makes a new catalogue at --db from archives: those below each FOLDER that a
 catalogue had recorded, in the order in which it did, and each ARCHIVE. Files
 and archives that were removed from it stay removed, as far as the objects
-beside the archives (NAME.added) and the old catalogue (NAME.catalog.gone) tell.
+beside the archives (NAME.added-ID) and the old catalogue (NAME.catalog.gone)
+tell. What several catalogues have recorded is done one after the other.
 
 The exit code is 1 if an archive cannot be read.`,
 		Example: `  holdall catalog rebuild --db s3://packed/new.catalog s3://packed`,
@@ -153,6 +132,13 @@ func (a *app) recordsIn(ctx context.Context, address string) ([]book.Record, err
 	}
 	if len(all) == 0 {
 		return []book.Record{{Archive: address}}, nil
+	}
+	of := map[string]bool{}
+	for _, r := range all {
+		of[r.Catalog] = true
+	}
+	if len(of) > 1 {
+		a.warn("%s: %d catalogues have had archives there: the new one has those of all", format.Escape(store.Redact(address)), len(of))
 	}
 	if len(unknown) > 0 {
 		a.warn("%s: no catalogue had %s, such as %s: name those that belong to it", format.Escape(store.Redact(address)), count(int64(len(unknown)), "archive"), format.Escape(unknown[0]))

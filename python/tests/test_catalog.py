@@ -310,19 +310,19 @@ def test_what_lies_beside(made, command):
     """By it, a catalogue that is lost is made again."""
     at, _ = made
     for k, name in enumerate(("a b.caf", "b.tar", "c.zip")):
-        record, more = parts(at.parent / f"{name}.added", b"holdall added 1\n")
+        record, more = parts(next(at.parent.glob(f"{name}.added-*")), b"holdall added 1\n")
         commit = (at / f"commits/{record['commit']:016}").read_bytes()
         assert record["hash"] == digests.find("blake3")(commit).hex() and not more and record.get("ordinal", 0) >= 0, k
         added = catalog._unframed(commit, catalog.COMMIT)[0]
         assert added["add"][record.get("ordinal", 0)]["address"] == f"./{name}" and added["catalog"] == record["catalog"]
     gone = VECTORS / "small.catalog.gone"
-    deleted, more = parts(gone / "0000000000000005", b"holdall gone 1\n")
+    deleted, more = parts(gone / "0000000000000005-TEXT1", b"holdall gone 1\n")
     names = []
     while more:
-        n = int.from_bytes(more[:4], "big")
-        names, more = [*names, more[4 : 4 + n]], more[4 + n :]
+        n = more[0]  # short ones
+        names, more = [*names, more[1 : 1 + n]], more[1 + n :]
     assert names == [b"2026/05/002.jpg", b"2026/05/007.jpg", b"2026/05/016.jpg"] and deleted["commit"] == 5 and "dropped" not in deleted
-    dropped, more = parts(gone / "0000000000000008", b"holdall gone 1\n")
+    dropped, more = parts(gone / "0000000000000008-TEXT1", b"holdall gone 1\n")
     assert dropped["dropped"] == ["https://example.org/b.tar"] and not more
     assert holdall.open(at).get("top") == FILES["top"]
 

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"strings"
 	"sync"
 	"time"
 
@@ -69,7 +68,7 @@ func appendObject(b []byte, l Location) []byte {
 		has |= objectHeaders
 		b = binary.BigEndian.AppendUint64(b, l.Headers)
 	}
-	if sum, ok := plainMD5(l.ETag); ok {
+	if sum, ok := kit.MD5OfETag(l.ETag); ok {
 		has |= objectMD5
 		b = append(b, sum...)
 	} else if l.ETag != "" {
@@ -80,15 +79,6 @@ func appendObject(b []byte, l Location) []byte {
 		return b[:start]
 	}
 	return b
-}
-
-func plainMD5(etag string) ([]byte, bool) {
-	const digits = 32
-	if len(etag) != digits+2 || etag[0] != '"' || etag[digits+1] != '"' || strings.ToLower(etag) != etag {
-		return nil, false
-	}
-	sum, err := hex.DecodeString(etag[1 : digits+1])
-	return sum, err == nil
 }
 
 // An object is a location in the form of its object column.

@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/sorter"
+	"github.com/holdall/holdall/internal/base/scan"
 )
 
 // A page has rows in blocks of blockRows, and the last one has the rest. A block has columns of
@@ -74,22 +75,22 @@ func (h *how) kind() format.Kind  { return format.Kind(h.bits & kindBits) }
 
 func appendHow(b []byte, h *how) []byte {
 	b = binary.AppendUvarint(binary.LittleEndian.AppendUint16(b, h.bits), uint64(h.mode))
-	b = append(appendString(appendString(appendString(b, h.owner), h.group), h.algo), h.sumLen)
-	return appendString(binary.AppendUvarint(b, uint64(h.volume)), h.codec)
+	b = append(scan.AppendText(scan.AppendText(scan.AppendText(b, h.owner), h.group), h.algo), h.sumLen)
+	return scan.AppendText(binary.AppendUvarint(b, uint64(h.volume)), h.codec)
 }
 
-func (c *scanner) how(volumes int) (h how) {
-	if b := c.bytes(2); b != nil {
+func parseHow(c *scan.Scanner, volumes int) (h how) {
+	if b := c.Bytes(2); b != nil {
 		h.bits = binary.LittleEndian.Uint16(b)
 	}
-	mode := c.uvarint()
-	h.mode, h.owner, h.group, h.algo, h.sumLen = uint32(mode), string(c.text()), string(c.text()), string(c.text()), c.byte()
-	volume := c.uvarint()
-	h.volume, h.codec = int(volume&math.MaxInt32), string(c.text())
-	c.must(h.kind() <= format.Property && mode <= math.MaxUint32 && h.bits < howProven<<1)
-	c.must(!h.is(howPlaced) || volume < uint64(volumes) && !h.is(howElsewhere))
-	c.must(!h.is(howProven) || h.algo == "blake3" && h.sumLen == DigestLen && !h.is(howFault))
-	c.must(!h.is(howImplied) || h.bits == uint16(format.Dir)|howImplied && h.sumLen == 0)
+	mode := c.Uvarint()
+	h.mode, h.owner, h.group, h.algo, h.sumLen = uint32(mode), string(c.Text()), string(c.Text()), string(c.Text()), c.Byte()
+	volume := c.Uvarint()
+	h.volume, h.codec = int(volume&math.MaxInt32), string(c.Text())
+	c.Must(h.kind() <= format.Property && mode <= math.MaxUint32 && h.bits < howProven<<1)
+	c.Must(!h.is(howPlaced) || volume < uint64(volumes) && !h.is(howElsewhere))
+	c.Must(!h.is(howProven) || h.algo == "blake3" && h.sumLen == DigestLen && !h.is(howFault))
+	c.Must(!h.is(howImplied) || h.bits == uint16(format.Dir)|howImplied && h.sumLen == 0)
 	return h
 }
 
@@ -106,29 +107,29 @@ type sheet struct {
 }
 
 func (x *Index) newSheet(b []byte, r *ref) (*sheet, error) {
-	c := &scanner{b: b}
+	c := &scan.Scanner{B: b}
 	h := &sheet{ref: *r, held: 256}
-	n, hows := c.uvarint(), c.uvarint()
-	if c.must(n == uint64(r.items) && n > 0 && n <= pageRows && hows <= pageRows); !c.bad {
+	n, hows := c.Uvarint(), c.Uvarint()
+	if c.Must(n == uint64(r.items) && n > 0 && n <= pageRows && hows <= pageRows); !c.Bad {
 		h.hows = make([]how, hows)
 		for i := range h.hows {
-			h.hows[i] = c.how(len(x.Volumes))
+			h.hows[i] = parseHow(c, len(x.Volumes))
 		}
 		h.held += 128 * len(h.hows)
 	}
-	h.ends = c.bytes(4 * uint64((r.items+blockRows-1)/blockRows))
-	if c.bad {
+	h.ends = c.Bytes(4 * uint64((r.items+blockRows-1)/blockRows))
+	if c.Bad {
 		return nil, x.fail(r.off, errRow)
 	}
-	rest := b[c.at:]
+	rest := b[c.At:]
 	end := uint32(0)
 	for k := range len(h.ends) / 4 {
 		if h.end(k) <= end || int64(h.end(k)) > int64(len(rest)) {
 			return nil, x.fail(r.off, errRow)
 		}
-		head := &scanner{b: rest[end:h.end(k)]}
-		whole := head.byte() != 0
-		dir, base := split(head.text(), whole)
+		head := &scan.Scanner{B: rest[end:h.end(k)]}
+		whole := head.Byte() != 0
+		dir, base := split(head.Text(), whole)
 		h.keys = append(h.keys, string(place{string(dir), string(base), whole}.appendKey(nil)))
 		h.held += len(h.keys[k]) + 16
 		end = h.end(k)
@@ -188,8 +189,8 @@ type block struct {
 	whole  bool // the first row is not a path
 	sumAt  int  // of the digest of the next row
 	cols   [columns]column
-	texts  scanner
-	extras scanner
+	texts  scan.Scanner
+	extras scan.Scanner
 }
 
 // block parses what a block begins with.
@@ -201,14 +202,14 @@ func (h *sheet) block(k int, b *block) error {
 	if k > 0 {
 		begin = h.end(k - 1)
 	}
-	c := &scanner{b: h.blocks[begin:h.end(k)]}
-	whole, name := c.byte() != 0, c.text()
+	c := &scan.Scanner{B: h.blocks[begin:h.end(k)]}
+	whole, name := c.Byte() != 0, c.Text()
 	*b = block{k: k, n: min(blockRows, int(h.items)-k*blockRows), name: append(b.name[:0], name...), whole: whole}
-	sumAt := c.uvarint()
-	long := c.uvarint()
-	mask := c.bytes(2)
-	c.must(sumAt <= uint64(len(h.sums)))
-	if c.bad {
+	sumAt := c.Uvarint()
+	long := c.Uvarint()
+	mask := c.Bytes(2)
+	c.Must(sumAt <= uint64(len(h.sums)))
+	if c.Bad {
 		return errRow
 	}
 	b.sumAt = int(sumAt)
@@ -217,24 +218,24 @@ func (h *sheet) block(k int, b *block) error {
 		if has>>i&1 == 0 {
 			continue
 		}
-		bits := c.byte()
-		b.cols[i] = column{width: bits &^ isChained, chained: bits&isChained != 0, least: uint64(c.varint())}
-		c.must(b.cols[i].width <= 8 && (!b.cols[i].chained || i == colOff || i == colSkip || i == colRank || i == colFirst))
+		bits := c.Byte()
+		b.cols[i] = column{width: bits &^ isChained, chained: bits&isChained != 0, least: uint64(c.Varint())}
+		c.Must(b.cols[i].width <= 8 && (!b.cols[i].chained || i == colOff || i == colSkip || i == colRank || i == colFirst))
 		if b.cols[i].chained {
-			b.cols[i].start = uint64(c.varint())
+			b.cols[i].start = uint64(c.Varint())
 		}
 	}
 	for i := range b.cols {
-		if w := uint64(b.cols[i].width); w > 0 && !c.bad {
-			b.cols[i].data = c.b[c.at:]
-			c.bytes(w * uint64(b.n))
+		if w := uint64(b.cols[i].width); w > 0 && !c.Bad {
+			b.cols[i].data = c.B[c.At:]
+			c.Bytes(w * uint64(b.n))
 		}
 	}
-	b.texts.b = c.bytes(long)
-	if c.must(has>>columns == 0); c.bad {
+	b.texts.B = c.Bytes(long)
+	if c.Must(has>>columns == 0); c.Bad {
 		return errRow
 	}
-	b.extras.b = c.b[c.at:]
+	b.extras.B = c.B[c.At:]
 	return nil
 }
 
@@ -243,8 +244,8 @@ func (b *block) step(i int) bool {
 	if i == 0 {
 		return true
 	}
-	shared, rest := b.cols[colShared].at(i), b.texts.bytes(b.cols[colRest].at(i))
-	if b.texts.bad || shared > uint64(len(b.name)) {
+	shared, rest := b.cols[colShared].at(i), b.texts.Bytes(b.cols[colRest].at(i))
+	if b.texts.Bad || shared > uint64(len(b.name)) {
 		return false
 	}
 	b.name = append(b.name[:shared], rest...)
@@ -273,8 +274,8 @@ func (h *sheet) find(b *block, key []byte, name string, whole bool) (int, error)
 	matched, long := sorter.SharedLen(b.name, name), len(b.name)
 	for i := range b.n {
 		if i > 0 {
-			shared, rest := b.cols[colShared].at(i), b.texts.bytes(b.cols[colRest].at(i))
-			if b.texts.bad || shared > uint64(long) {
+			shared, rest := b.cols[colShared].at(i), b.texts.Bytes(b.cols[colRest].at(i))
+			if b.texts.Bad || shared > uint64(long) {
 				return 0, errRow
 			}
 			if int(shared) <= matched {
@@ -309,8 +310,8 @@ func (h *sheet) next(b *block, chunk int64) (n numbers, err error) {
 		return n, errRow
 	}
 	n.how = &h.hows[k]
-	n.size, n.extra = int64(b.cols[colSize].at(i)), b.extras.bytes(b.cols[colExtra].at(i))
-	if n.size < 0 || b.extras.bad || int(n.sumLen) > len(h.sums)-b.sumAt {
+	n.size, n.extra = int64(b.cols[colSize].at(i)), b.extras.Bytes(b.cols[colExtra].at(i))
+	if n.size < 0 || b.extras.Bad || int(n.sumLen) > len(h.sums)-b.sumAt {
 		return n, errRow
 	}
 	n.sum = h.sums[b.sumAt:][:n.sumLen]
@@ -375,18 +376,18 @@ func (b *block) entry(n *numbers, e *format.Entry, c *handle, extents []byte) ([
 		}
 		extents = appendExtents(extents, []format.Extent{x}, []int{n.volume})
 	}
-	s := scanner{b: n.extra}
+	s := scan.Scanner{B: n.extra}
 	if len(n.extra) > 0 {
-		if rare := decodeRare(&s, e); rare&hasExtents != 0 && !s.bad {
-			s.must(!n.is(howElsewhere | howPlaced))
-			extents = append(extents, n.extra[s.at:]...)
-			s.at = len(n.extra)
+		if rare := decodeRare(&s, e); rare&hasExtents != 0 && !s.Bad {
+			s.Must(!n.is(howElsewhere | howPlaced))
+			extents = append(extents, n.extra[s.At:]...)
+			s.At = len(n.extra)
 		}
 	}
-	if s.must(s.at == len(n.extra) && (e.Fault != nil) == n.is(howFault)); !c.one {
+	if s.Must(s.At == len(n.extra) && (e.Fault != nil) == n.is(howFault)); !c.one {
 		c.volume = int32(len(extents) - before) // the length of extents, until these are a text
 	}
-	return extents, s.err()
+	return extents, parsed(&s)
 }
 
 // A record is a row as a block has it.
@@ -476,33 +477,33 @@ func (d *record) run(r *row) (x format.Extent, volume int, ok bool) {
 // append appends a record in the form in which it is sorted.
 func (d *record) append(b []byte) []byte {
 	d.hows = appendHow(d.hows[:0], &d.how)
-	b = binary.AppendUvarint(appendString(b, string(d.hows)), uint64(d.has))
+	b = binary.AppendUvarint(scan.AppendText(b, string(d.hows)), uint64(d.has))
 	for k := range columns {
 		if d.has>>k&1 != 0 {
 			b = binary.AppendVarint(b, d.v[k])
 		}
 	}
-	return append(appendString(appendString(b, string(d.name)), string(d.sum)), d.extra...)
+	return append(scan.AppendText(scan.AppendText(b, string(d.name)), string(d.sum)), d.extra...)
 }
 
 // read reads what append appended.
 func (d *record) read(b []byte) error {
-	c := &scanner{b: b}
-	if hows := c.text(); !bytes.Equal(hows, d.hows) {
+	c := &scan.Scanner{B: b}
+	if hows := c.Text(); !bytes.Equal(hows, d.hows) {
 		d.hows = append(d.hows[:0], hows...)
-		d.how = (&scanner{b: d.hows}).how(math.MaxInt32)
+		d.how = parseHow(&scan.Scanner{B: d.hows}, math.MaxInt32)
 	}
-	d.has = uint16(c.uvarint())
+	d.has = uint16(c.Uvarint())
 	for k := range columns {
 		if d.v[k] = 0; d.has>>k&1 != 0 {
-			d.v[k] = c.varint()
+			d.v[k] = c.Varint()
 		}
 	}
-	d.name, d.sum = c.text(), c.text()
-	if c.bad {
+	d.name, d.sum = c.Text(), c.Text()
+	if c.Bad {
 		return errRow
 	}
-	d.extra = b[c.at:]
+	d.extra = b[c.At:]
 	return nil
 }
 
@@ -559,7 +560,7 @@ func (w *rowPages) append(d *record) {
 	d.set(colHow, int64(w.last))
 	d.set(colExtra, int64(len(d.extra)))
 	if w.n == 0 {
-		w.head = appendString(append(w.head[:0], byte(bit(d.how.is(howWhole), 1))), string(d.name))
+		w.head = scan.AppendText(append(w.head[:0], byte(bit(d.how.is(howWhole), 1))), string(d.name))
 		w.head = binary.AppendUvarint(w.head, uint64(len(w.sums)))
 	} else {
 		k := sorter.SharedLen(w.name, d.name)

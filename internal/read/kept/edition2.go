@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/base/scan"
 )
 
 // Indexes of edition 2 have other pages of rows, which are turned into those of today when they are
@@ -46,77 +47,77 @@ type state struct {
 	sec       int64
 	rank      int64
 	proof     int64
-	sums      *scanner // has the digests of rows
+	sums      *scan.Scanner // has the digests of rows
 }
 
 // decode reads a row into r, and its entry into r.entry, which must be empty. Names are in s.
-func (s *state) decode(c *scanner, r *row, chunk int64) error {
-	flags := c.byte()
-	for flags&kindBits == newDir && !c.bad {
-		c.must(flags == newDir)
-		s.dir, s.base = c.from(s.dir), s.base[:0]
-		flags = c.byte()
+func (s *state) decode(c *scan.Scanner, r *row, chunk int64) error {
+	flags := c.Byte()
+	for flags&kindBits == newDir && !c.Bad {
+		c.Must(flags == newDir)
+		s.dir, s.base = nameAfter(c, s.dir), s.base[:0]
+		flags = c.Byte()
 	}
-	s.base = c.from(s.base)
+	s.base = nameAfter(c, s.base)
 	e := r.entry
 	e.Kind = format.Kind(flags & kindBits)
 	r.dir, r.base = string(s.dir), string(s.base)
 	r.implied, r.whole, r.elsewhere = flags&isImplied != 0, flags&isWhole != 0, flags&isElsewhere != 0
-	if c.must(!r.whole || r.dir == ""); r.implied || c.bad {
-		c.must(e.Kind == format.Dir && flags&^(kindBits|isImplied) == 0)
-		return c.err()
+	if c.Must(!r.whole || r.dir == ""); r.implied || c.Bad {
+		c.Must(e.Kind == format.Dir && flags&^(kindBits|isImplied) == 0)
+		return parsed(c)
 	}
 	s.decodeManner(c, e)
-	s.rank += 1 + c.varint()
+	s.rank += 1 + c.Varint()
 	r.rank = s.rank
 	if flags&hasRare != 0 {
 		decodeRare(c, e)
 	}
-	if c.bad {
+	if c.Bad {
 		return errRow
 	}
 	if r.proofs = Pieces(e, chunk); r.proofs > 0 { // an entry with a fault has none
-		r.proof = s.proof + c.varint()
+		r.proof = s.proof + c.Varint()
 		s.proof = r.proof + r.proofs
 	}
 	if flags&oneRun != 0 {
-		r.one, r.off, r.volume = true, s.end+c.varint(), s.volume
+		r.one, r.off, r.volume = true, s.end+c.Varint(), s.volume
 		s.end = r.off + e.Size
-		c.must(!r.elsewhere)
+		c.Must(!r.elsewhere)
 	} else if !r.elsewhere {
-		r.extents = c.text()
+		r.extents = c.Text()
 	}
-	return c.err()
+	return parsed(c)
 }
 
 // decodeManner reads the manner of an entry, its size, its time and its digest.
-func (s *state) decodeManner(c *scanner, e *format.Entry) {
-	m := c.uvarint()
+func (s *state) decodeManner(c *scan.Scanner, e *format.Entry) {
+	m := c.Uvarint()
 	if m == uint64(len(s.manners)) {
-		s.manners = append(s.manners, manner{c.byte(), c.uvarint(), string(c.text()), string(c.text()), string(c.text()), c.byte()})
+		s.manners = append(s.manners, manner{c.Byte(), c.Uvarint(), string(c.Text()), string(c.Text()), string(c.Text()), c.Byte()})
 	}
-	if c.must(m < uint64(len(s.manners))); c.bad {
+	if c.Must(m < uint64(len(s.manners))); c.Bad {
 		return
 	}
 	n := &s.manners[m]
 	e.HasMode, e.Mode, e.Owner, e.Group = n.bits&1 != 0, fs.FileMode(n.mode), n.owner, n.group
-	e.Size = c.size()
+	e.Size = c.Size()
 	if n.bits&2 != 0 {
-		s.sec += c.varint()
-		nsec := c.uvarint()
-		c.must(nsec < 1e9)
+		s.sec += c.Varint()
+		nsec := c.Uvarint()
+		c.Must(nsec < 1e9)
 		e.ModTime = time.Unix(s.sec, int64(nsec)).UTC()
 	}
 	from := cmp.Or(s.sums, c)
-	e.Digest = format.Digest{Algo: n.algo, Sum: string(from.bytes(uint64(n.sumLen)))}
-	c.must(!from.bad)
+	e.Digest = format.Digest{Algo: n.algo, Sum: string(from.Bytes(uint64(n.sumLen)))}
+	c.Must(!from.Bad)
 }
 
-// from reads a name: how much it shares with the name before, and the rest.
-func (c *scanner) from(before []byte) []byte {
-	k := c.uvarint()
-	rest := c.text()
-	if c.must(k <= uint64(len(before))); c.bad {
+// nameAfter reads a name: how much it shares with the name before, and the rest.
+func nameAfter(c *scan.Scanner, before []byte) []byte {
+	k := c.Uvarint()
+	rest := c.Text()
+	if c.Must(k <= uint64(len(before))); c.Bad {
 		return before
 	}
 	return append(before[:k], rest...)
@@ -124,14 +125,14 @@ func (c *scanner) from(before []byte) []byte {
 
 // renewed returns a page of rows of edition 2 as one of today.
 func (x *Index) renewed(page []byte, r *ref) ([]byte, error) {
-	c, s := &scanner{b: page}, state{rank: -1}
+	c, s := &scan.Scanner{B: page}, state{rank: -1}
 	if len(page) > 0 && page[0] == sumsApart {
-		c.at = 1
-		end := len(page) - int(min(c.uvarint(), maxPage))
-		if c.bad || end < c.at {
+		c.At = 1
+		end := len(page) - int(min(c.Uvarint(), maxPage))
+		if c.Bad || end < c.At {
 			return nil, x.fail(r.off, errRow)
 		}
-		c.b, s.sums = page[:end], &scanner{b: page[end:]}
+		c.B, s.sums = page[:end], &scan.Scanner{B: page[end:]}
 	}
 	w := rowPages{chunk: x.Chunk}
 	var d record
@@ -143,7 +144,7 @@ func (x *Index) renewed(page []byte, r *ref) ([]byte, error) {
 		d.take(&row)
 		w.append(&d)
 	}
-	if c.at != len(c.b) || s.sums != nil && s.sums.at != len(s.sums.b) {
+	if c.At != len(c.B) || s.sums != nil && s.sums.At != len(s.sums.B) {
 		return nil, x.fail(r.off, errRow)
 	}
 	return w.encoded(), nil

@@ -17,6 +17,7 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/sorter"
+	"github.com/holdall/holdall/internal/base/scan"
 	"github.com/holdall/holdall/store"
 )
 
@@ -73,7 +74,7 @@ func appendNode(b []byte, refs []ref) []byte {
 		r := &refs[i]
 		k := sorter.SharedLen(last, string(r.first))
 		b = binary.AppendUvarint(b, uint64(k))
-		b = appendString(b, string(r.first[k:]))
+		b = scan.AppendText(b, string(r.first[k:]))
 		b = binary.AppendUvarint(b, uint64(r.items))
 		b = binary.AppendUvarint(b, uint64(r.stored))
 		b = binary.AppendUvarint(b, uint64(r.pressed()))
@@ -86,30 +87,30 @@ func appendNode(b []byte, refs []ref) []byte {
 var errNode = errors.New("invalid node")
 
 func decodeNode(b []byte) ([]ref, error) {
-	c := &scanner{b: b}
-	from, off := c.size(), c.size()
+	c := &scan.Scanner{B: b}
+	from, off := c.Size(), c.Size()
 	var refs []ref
 	var last []byte
 	keys := 0
-	for c.at < len(b) && !c.bad {
-		k := c.uvarint()
-		rest := c.text()
-		if keys += int(min(k, maxPage)) + len(rest); c.bad || k > uint64(len(last)) || keys > maxPage {
+	for c.At < len(b) && !c.Bad {
+		k := c.Uvarint()
+		rest := c.Text()
+		if keys += int(min(k, maxPage)) + len(rest); c.Bad || k > uint64(len(last)) || keys > maxPage {
 			return nil, errNode
 		}
 		r := ref{from: from, off: off}
 		r.first = append(append(make([]byte, 0, int(k)+len(rest)), last[:k]...), rest...)
-		r.items = c.size()
-		stored, long := c.size(), c.size()
-		sum := c.bytes(4)
-		if c.bad || r.items <= 0 || from+r.items > maxItems || stored > maxPage || long > maxPage || off+stored < 0 || string(r.first) < string(last) {
+		r.items = c.Size()
+		stored, long := c.Size(), c.Size()
+		sum := c.Bytes(4)
+		if c.Bad || r.items <= 0 || from+r.items > maxItems || stored > maxPage || long > maxPage || off+stored < 0 || string(r.first) < string(last) {
 			return nil, errNode
 		}
 		r.stored, r.long, r.sum = int(stored), int(cmp.Or(long, stored)), binary.LittleEndian.Uint32(sum)
 		refs = append(refs, r)
 		last, from, off = r.first, from+r.items, off+stored
 	}
-	if c.bad || len(refs) == 0 {
+	if c.Bad || len(refs) == 0 {
 		return nil, errNode
 	}
 	return refs, nil

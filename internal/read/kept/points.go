@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/base/scan"
 )
 
 // A unit is a run of stored bytes that can be decoded from points on.
@@ -78,7 +79,7 @@ func (b *builder) points() (refs []ref, err error) {
 			if p.Off >= u.len {
 				return nil // nothing comes after it
 			}
-			page = appendString(binary.AppendUvarint(page[:0], uint64(u.len)), u.codec)
+			page = scan.AppendText(binary.AppendUvarint(page[:0], uint64(u.len)), u.codec)
 			page = append(binary.AppendUvarint(page, uint64(p.Off)), p.State...)
 			var r ref
 			r, failed = b.w.page(page, appendPointKey(nil, u.volume, u.off, p.At), int64(len(refs)), 1, true)
@@ -161,12 +162,12 @@ func (x *Index) Point(ctx context.Context, e format.Extent, at int64) (p codec.P
 	if err != nil {
 		return p, err
 	}
-	c := &scanner{b: b}
-	long := c.size()
-	name := c.text()
-	off := c.size()
-	if c.bad || long != e.Len || string(name) != e.Codec {
+	c := &scan.Scanner{B: b}
+	long := c.Size()
+	name := c.Text()
+	off := c.Size()
+	if c.Bad || long != e.Len || string(name) != e.Codec {
 		return p, x.fail(r.off, errNoPoint)
 	}
-	return codec.Point{At: at, Off: off, State: b[c.at:]}, nil
+	return codec.Point{At: at, Off: off, State: b[c.At:]}, nil
 }

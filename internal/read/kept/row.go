@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/base/scan"
 )
 
 // Bits of the first byte of an extent.
@@ -70,21 +71,21 @@ func isPlain(x *format.Extent, size int64) bool {
 
 func appendRare(b []byte, e *format.Entry, rare byte) []byte {
 	if rare&hasLink != 0 {
-		b = appendString(b, e.Link)
+		b = scan.AppendText(b, e.Link)
 	}
 	if rare&hasAttr != 0 {
 		b = binary.AppendUvarint(b, uint64(len(e.Attr)))
 		for _, k := range slices.Sorted(maps.Keys(e.Attr)) {
-			b = appendString(appendString(b, k), e.Attr[k])
+			b = scan.AppendText(scan.AppendText(b, k), e.Attr[k])
 		}
 	}
 	if rare&hasFault != 0 {
 		f := e.Fault
-		b = appendString(appendString(b, string(f.Code)), f.Class)
+		b = scan.AppendText(scan.AppendText(b, string(f.Code)), f.Class)
 		b = append(b, byte(f.Severity))
-		b = binary.AppendVarint(appendString(b, f.Volume), f.Off)
-		b = append(appendString(b, f.Entry), byte(bit(f.HasEntry, 1)))
-		b = appendString(b, f.Message)
+		b = binary.AppendVarint(scan.AppendText(b, f.Volume), f.Off)
+		b = append(scan.AppendText(b, f.Entry), byte(bit(f.HasEntry, 1)))
+		b = scan.AppendText(b, f.Message)
 	}
 	return b
 }
@@ -112,84 +113,25 @@ func appendExtents(b []byte, xs []format.Extent, volumes []int) []byte {
 			b = binary.AppendUvarint(b, uint64(x.Unit))
 		}
 		if bits&otherCodec != 0 {
-			b = appendString(b, x.Codec)
+			b = scan.AppendText(b, x.Codec)
 		}
 		if bits&hasData != 0 {
-			b = appendString(b, string(x.Data))
+			b = scan.AppendText(b, string(x.Data))
 		}
 		at, end, last = x.At+x.Size, x.Off+x.Len, x.Codec
 	}
 	return b
 }
 
-func appendString(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
 var errRow = errors.New("invalid row")
 
-// A scanner parses bytes. What it returns after an error is undefined.
-type scanner struct {
-	b   []byte
-	at  int
-	bad bool
-}
-
-// must makes the scan fail unless is is true.
-func (c *scanner) must(is bool) { c.bad = c.bad || !is }
-
-func (c *scanner) err() error {
-	if c.bad {
+// parsed returns an error if a scan has failed.
+func parsed(c *scan.Scanner) error {
+	if c.Bad {
 		return errRow
 	}
 	return nil
 }
-
-func (c *scanner) byte() byte {
-	if c.at >= len(c.b) {
-		c.bad = true
-		return 0
-	}
-	c.at++
-	return c.b[c.at-1]
-}
-
-func (c *scanner) uvarint() uint64 {
-	if c.at < len(c.b) && c.b[c.at] < 0x80 {
-		c.at++
-		return uint64(c.b[c.at-1])
-	}
-	v, n := binary.Uvarint(c.b[min(c.at, len(c.b)):])
-	if n <= 0 {
-		c.bad = true
-		return 0
-	}
-	c.at += n
-	return v
-}
-
-func (c *scanner) varint() int64 {
-	u := c.uvarint()
-	return int64(u>>1) ^ -int64(u&1)
-}
-
-// size reads a number that is not negative.
-func (c *scanner) size() int64 {
-	v := c.uvarint()
-	c.must(v <= math.MaxInt64)
-	return int64(v & math.MaxInt64)
-}
-
-func (c *scanner) bytes(n uint64) []byte {
-	if c.bad || n > uint64(len(c.b)-c.at) {
-		c.bad = true
-		return nil
-	}
-	c.at += int(n)
-	return c.b[c.at-int(n) : c.at]
-}
-
-func (c *scanner) text() []byte { return c.bytes(c.uvarint()) }
 
 // Pieces is the number of digests of an entry's content.
 func Pieces(e *format.Entry, chunk int64) int64 {
@@ -207,28 +149,28 @@ func pieces(kind format.Kind, size, chunk int64) int64 {
 }
 
 // decodeRare reads rare properties, and returns the byte that says which.
-func decodeRare(c *scanner, e *format.Entry) (rare byte) {
-	rare = c.byte()
+func decodeRare(c *scan.Scanner, e *format.Entry) (rare byte) {
+	rare = c.Byte()
 	if rare&hasLink != 0 {
-		e.Link = string(c.text())
+		e.Link = string(c.Text())
 	}
 	if rare&hasAttr != 0 {
-		n := c.uvarint()
-		if n > uint64(len(c.b)) {
-			c.bad = true
+		n := c.Uvarint()
+		if n > uint64(len(c.B)) {
+			c.Bad = true
 			return rare
 		}
 		e.Attr = make(map[string]string, min(n, 64))
-		for ; n > 0 && !c.bad; n-- {
-			k := string(c.text())
-			e.Attr[k] = string(c.text())
+		for ; n > 0 && !c.Bad; n-- {
+			k := string(c.Text())
+			e.Attr[k] = string(c.Text())
 		}
 	}
 	if rare&hasFault != 0 {
-		f := &format.Problem{Code: format.Code(c.text()), Class: string(c.text()), Severity: format.Severity(c.byte())}
-		f.Volume, f.Off, f.Entry = string(c.text()), c.varint(), string(c.text())
-		f.HasEntry = c.byte() != 0
-		f.Message = string(c.text())
+		f := &format.Problem{Code: format.Code(c.Text()), Class: string(c.Text()), Severity: format.Severity(c.Byte())}
+		f.Volume, f.Off, f.Entry = string(c.Text()), c.Varint(), string(c.Text())
+		f.HasEntry = c.Byte() != 0
+		f.Message = string(c.Text())
 		e.Fault = f
 	}
 	e.Internal = rare&isInternal != 0
@@ -237,33 +179,33 @@ func decodeRare(c *scanner, e *format.Entry) (rare byte) {
 
 // decodeExtents calls each with what appendExtents appended.
 func decodeExtents(b []byte, each func(x format.Extent, volume int)) error {
-	c := &scanner{b: b}
+	c := &scan.Scanner{B: b}
 	at, end := int64(0), int64(0)
 	last := codec.Raw
-	for c.at < len(b) {
-		bits := c.byte()
-		volume := c.uvarint()
-		x := format.Extent{At: at, Off: end + c.varint(), Size: c.size()}
+	for c.At < len(b) {
+		bits := c.Byte()
+		volume := c.Uvarint()
+		x := format.Extent{At: at, Off: end + c.Varint(), Size: c.Size()}
 		if x.Len = x.Size; bits&otherAt != 0 {
-			x.At += c.varint()
+			x.At += c.Varint()
 		}
 		if bits&otherLen != 0 {
-			x.Len = c.size()
+			x.Len = c.Size()
 		}
 		if bits&hasSkip != 0 {
-			x.Skip = c.size()
+			x.Skip = c.Size()
 		}
 		if bits&hasUnit != 0 {
-			x.Unit = c.size()
+			x.Unit = c.Size()
 		}
 		if bits&otherCodec != 0 {
-			last = string(c.text())
+			last = string(c.Text())
 		}
 		if x.Codec = last; bits&hasData != 0 {
-			x.Data = slices.Clone(c.text())
+			x.Data = slices.Clone(c.Text())
 		}
 		at, end = x.At+x.Size, x.Off+x.Len
-		if c.bad || x.At < 0 || x.Off < 0 || at < 0 || end < 0 || volume > math.MaxInt32 {
+		if c.Bad || x.At < 0 || x.Off < 0 || at < 0 || end < 0 || volume > math.MaxInt32 {
 			return errRow
 		}
 		each(x, int(volume))

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/rows"
@@ -93,7 +94,7 @@ func (b *Book) writeRun(ctx context.Context, base int64, most int64, about func(
 }
 
 // Add records archives and their contents in one commit. It replaces earlier records of the same
-// addresses.
+// addresses. What it returns with an error is recorded.
 func (b *Book) Add(ctx context.Context, all ...catalog.Addition) ([]catalog.Added, error) {
 	return b.add(ctx, all, false)
 }
@@ -113,13 +114,17 @@ func (b *Book) add(ctx context.Context, all []catalog.Addition, try bool) (done 
 	base := b.current().Number
 	x := sorter.New(sorter.Options{Memory: 128 << 20, Scratch: sorter.TempFile, Duplicate: func([]byte) error { return nil }})
 	defer x.Close()
-	added := make([]Archive, len(all))
+	added, twice := make([]Archive, len(all)), map[string]bool{}
 	n := int64(0)
 	var key, value []byte
 	for i, a := range all {
 		if err := a.Check(); err != nil {
 			return nil, err
 		}
+		if twice[a.Address] {
+			return nil, fmt.Errorf("%s: twice in one step", format.Escape(a.Address))
+		}
+		twice[a.Address] = true
 		added[i] = Archive{Address: b.relative(a.Address), Format: a.Format, Size: a.Size, Version: text(a.Version), Verified: a.Verified, Roots: a.Roots}
 		for l, err := range a.Rows {
 			if err == nil {
@@ -152,7 +157,11 @@ func (b *Book) add(ctx context.Context, all []catalog.Addition, try bool) (done 
 					err = r.Parse(nameIn(s.Key), s.Value)
 				}
 				if err == nil {
-					added[r.Archive.Ordinal].Entries++
+					a := &added[r.Archive.Ordinal]
+					if a.Entries++; a.Entries == 1 {
+						a.First = text(r.Name)
+					}
+					a.Last = text(r.Name)
 				}
 				if !yield(&r, err) || err != nil {
 					return
@@ -202,7 +211,7 @@ func (b *Book) add(ctx context.Context, all []catalog.Addition, try bool) (done 
 	} else if s, err = b.Commit(ctx, change); err == nil {
 		err = b.merge(ctx)
 	}
-	if err != nil {
+	if s == nil {
 		return nil, err
 	}
 	for i, a := range recorded {
@@ -212,7 +221,7 @@ func (b *Book) add(ctx context.Context, all []catalog.Addition, try bool) (done 
 		}
 		done = append(done, catalog.Added{Archive: b.record(&a), Replaced: replaced[i]})
 	}
-	return done, nil
+	return done, err
 }
 
 // Remove removes an archive and its entries from the catalogue.

@@ -14,15 +14,17 @@ import (
 
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/rows"
+	"github.com/holdall/holdall/internal/base/scan"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
 
 // Beside an archive that is in the folder of its catalogue, or below, lies a small object that says
 // which commit has added it. What was deleted from the catalogue lies beside the catalogue. So one that
-// is lost can be made again.
+// is lost can be made again. Names of both end in the ID of the catalogue: another one never replaces
+// them.
 const (
-	addedSuffix = ".added"
+	addedSuffix = ".added-"
 	goneSuffix  = ".gone"
 
 	addedMagic = "holdall added 1\n"
@@ -37,7 +39,6 @@ type Record struct {
 	Commit  int64         `json:"commit"`
 	Hash    string        `json:"hash"` // of the commit
 	Ordinal int           `json:"ordinal,omitempty"`
-	Base    int64         `json:"base,omitempty"`
 	Time    time.Time     `json:"time"`
 	Roots   catalog.Roots `json:"roots,omitempty"`
 	Gone    []text        `json:"dropped,omitempty"` // addresses of archives, as they were stored
@@ -66,7 +67,7 @@ type side struct {
 
 // sides returns what lies beside for a commit.
 func (b *Book) sides(ctx context.Context, c numberedCommit) (all []side, err error) {
-	r := Record{Catalog: c.Catalog, Commit: c.Number, Hash: c.hash, Base: c.Base, Time: c.Time}
+	r := Record{Catalog: c.Catalog, Commit: c.Number, Hash: c.hash, Time: c.Time}
 	parent := path.Dir(strings.TrimSuffix(b.dir, "/"))
 	for i, a := range c.Add {
 		name, near := strings.CutPrefix(string(a.Address), "./")
@@ -78,7 +79,7 @@ func (b *Book) sides(ctx context.Context, c numberedCommit) (all []side, err err
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, side{path.Join(parent, name) + addedSuffix, o})
+		all = append(all, side{path.Join(parent, name) + addedSuffix + c.Catalog, o})
 	}
 	r.Ordinal, r.Roots, r.Gone = 0, "", c.Gone
 	var names []byte
@@ -94,14 +95,14 @@ func (b *Book) sides(ctx context.Context, c numberedCommit) (all []side, err err
 			if err != nil {
 				return nil, err
 			}
-			names = appendText(names, x.Name)
+			names = scan.AppendText(names, x.Name)
 		}
 	}
 	if len(c.Gone) == 0 && len(names) == 0 {
 		return all, nil
 	}
 	o, err := framed(goneMagic, r, names)
-	return append(all, side{strings.TrimSuffix(b.dir, "/") + goneSuffix + "/" + fmt.Sprintf("%016d", c.Number), o}), err
+	return append(all, side{strings.TrimSuffix(b.dir, "/") + goneSuffix + fmt.Sprintf("/%016d-%s", c.Number, c.Catalog), o}), err
 }
 
 // note writes what lies beside for a commit.
@@ -169,10 +170,6 @@ func (b *Book) putBeside(ctx context.Context, name string, content []byte) error
 	return err
 }
 
-func appendText(b []byte, s string) []byte {
-	return append(append(b, byte(len(s)>>24), byte(len(s)>>16), byte(len(s)>>8), byte(len(s))), s...)
-}
-
 // Records finds what lies beside archives and catalogues below a folder, in the order in which it was
 // done. Of several catalogues, the oldest comes first: the others were made of what it had. unknown are other objects there
 // that may be archives.
@@ -186,7 +183,8 @@ func Records(ctx context.Context, st store.Store, folder string, mayBe func(name
 		if err != nil {
 			return nil, nil, err
 		}
-		archive, added := strings.CutSuffix(info.Name, addedSuffix)
+		archive, _, added := strings.Cut(path.Base(info.Name), addedSuffix)
+		archive = path.Join(path.Dir(info.Name), archive)
 		gone := strings.HasSuffix(path.Dir(info.Name), Suffix+goneSuffix)
 		switch {
 		case added || gone:
@@ -259,15 +257,10 @@ func parseRecord(b []byte, gone bool) (r Record, err error) {
 	if err == nil && (r.Commit < 1 || r.Ordinal < 0) {
 		err = errFrame
 	}
-	for err == nil && len(more) > 0 {
-		if len(more) < 4 {
-			return r, errFrame
+	for c := (&scan.Scanner{B: more}); err == nil && c.At < len(more); {
+		if r.Deleted = append(r.Deleted, string(c.Text())); c.Bad {
+			err = errFrame
 		}
-		n := int64(more[0])<<24 | int64(more[1])<<16 | int64(more[2])<<8 | int64(more[3])
-		if more = more[4:]; n > int64(len(more)) {
-			return r, errFrame
-		}
-		r.Deleted, more = append(r.Deleted, string(more[:n])), more[n:]
 	}
 	return r, err
 }

@@ -193,7 +193,9 @@ func Open(ctx context.Context, st store.Store, name string, o Options) (*Book, e
 		return nil, err
 	}
 	if o.Write {
-		err = b.whole(ctx)
+		if err = b.isOf(ctx, b.current()); err == nil {
+			err = b.whole(ctx)
+		}
 	}
 	return b, err
 }
@@ -250,20 +252,33 @@ func numbered(base string) (n int64, ok bool) {
 	return n, true
 }
 
-// stored reads a stored state.
+// stored reads a stored state, which must be that of its commit: a folder may have been copied, or put
+// back in part.
 func (b *Book) stored(ctx context.Context, n int64) (*State, error) {
 	o, err := b.get(ctx, stateName(n), mostObject)
+	var s *State
 	if err == nil {
-		var s *State
 		if s, err = parseState(o); err == nil && (s.Number != n || s.Elsewhere != 0) {
 			err = fmt.Errorf("it is not state %d", n)
 		}
 		if err == nil {
-			return s, nil
+			return s, b.isOf(ctx, s)
 		}
 		err = broken(err)
 	}
 	return nil, b.fail(stateName(n), err)
+}
+
+// isOf compares a state with its commit.
+func (b *Book) isOf(ctx context.Context, s *State) error {
+	c, err := b.commit(ctx, s.Number)
+	if err == nil && (c.hash != s.Hash || c.Catalog != s.Catalog) {
+		err = broken(errors.New("the state or the head is of another one"))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = broken(fmt.Errorf("a state or the head follows it: %w", err))
+	}
+	return b.fail(commitName(s.Number), err)
 }
 
 type numberedCommit struct {
@@ -362,6 +377,9 @@ func (b *Book) full(ctx context.Context, s *State) (*State, error) {
 	for err == nil && whole.Number < s.Number {
 		whole, err = b.next(ctx, whole)
 	}
+	if errors.Is(err, fs.ErrNotExist) { // gc has removed that state since
+		whole, err = b.stateAt(ctx, s.Number)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -394,7 +412,8 @@ func (b *Book) Close() (err error) {
 // What it changes is then beside the archives, too.
 type Change func(s *State) (*Commit, error)
 
-// Commit commits a change. If the change returns nil, nothing is committed.
+// Commit commits a change, and returns the state after it. If the change returns nil, nothing is
+// committed. A state with an error means that the commit is there, and what should follow it failed.
 func (b *Book) Commit(ctx context.Context, change Change) (*State, error) {
 	b.writing.Lock()
 	defer b.writing.Unlock()
@@ -407,18 +426,18 @@ func (b *Book) Commit(ctx context.Context, change Change) (*State, error) {
 			return nil, err
 		}
 		c, err := change(s)
-		if err != nil || c == nil {
-			return s, err
+		switch {
+		case err != nil:
+			return nil, err
+		case c == nil:
+			return s, nil
 		}
 		c.Catalog, c.Number, c.Before, c.Attempt, c.Time = s.Catalog, s.Number+1, s.Hash, b.o.text(), b.now()
 		if c.Base == 0 {
 			c.Base = s.Number
 		}
 		if c.Base < s.Floor {
-			return s, fmt.Errorf("it was begun at commit %d, and the catalogue has forgotten what was before commit %d: do it again", c.Base, s.Floor)
-		}
-		if c.Job != "" && s.jobs[c.Job] {
-			return s, fmt.Errorf("job %s: %w", c.Job, fs.ErrExist)
+			return nil, fmt.Errorf("it was begun at commit %d, and the catalogue has forgotten what was before commit %d: do it again", c.Base, s.Floor)
 		}
 		for _, id := range c.Drop {
 			if i, ok := s.at[id]; ok && !slices.ContainsFunc(c.Add, func(a Archive) bool { return a.Address == s.Archives[i].Address }) {
@@ -493,7 +512,7 @@ const (
 // checkpoint stores the state every now and then. Neither it nor the head is needed.
 func (b *Book) checkpoint(ctx context.Context) error {
 	s := b.current()
-	if s.Number-b.saved >= stateEvery || b.saved == 0 && len(s.Archives)+len(s.Jobs) > headArchives {
+	if s.Number-b.saved >= stateEvery || b.saved == 0 && len(s.Archives) > headArchives {
 		o, err := s.encode(0)
 		if err != nil {
 			return err

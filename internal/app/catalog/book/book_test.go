@@ -268,7 +268,7 @@ func steps(rnd *rand.Rand, moves bool) step {
 	}, func(m *model) { m.add(all...) }}
 }
 
-// Two writers, of which one may be killed at any request, change a catalogue. Readers that begin with
+// Two writers change a catalogue. One of them may be killed at any request. Readers that begin with
 // any head, or with none, and with some of the states, see what was acknowledged.
 func TestHistories(t *testing.T) {
 	testkit.Serial(t)
@@ -286,6 +286,7 @@ func history(t *testing.T, rnd *rand.Rand, label string) {
 	books := []*Book{created(t, st), nil}
 	books[1] = opened(t, st, Options{Write: true})
 	for _, b := range books {
+		b.o.inline = []int{0, 400, mostInline}[rnd.IntN(3)]
 		b.o.Now = func() time.Time { return time.Now().Add(time.Duration(rnd.IntN(3)) * time.Second) }
 	}
 	var heads [][]byte
@@ -297,6 +298,7 @@ func history(t *testing.T, rnd *rand.Rand, label string) {
 			k := storetest.Kill(st, rnd.IntN(12))
 			b, err := Open(t.Context(), k, at, Options{Write: true})
 			if err == nil {
+				b.o.inline = books[i].o.inline
 				err = s.do(t.Context(), b)
 			}
 			if k.Dead() != errors.Is(err, storetest.ErrKilled) || !k.Dead() && err != nil {
@@ -402,20 +404,53 @@ func TestAGapIsNoticed(t *testing.T) {
 	if _, err := o.Add(t.Context(), addition(rnd, "packed/0.caf", "a")); err != nil {
 		t.Fatal(err)
 	}
-	for name, damage := range map[string]func(st *storetest.Mem){
-		"missing": func(st *storetest.Mem) { _ = st.Remove(t.Context(), at+"/"+commitName(3)) },
-		"damaged": func(st *storetest.Mem) {
+	early := st.Clone()
+	for i := range 2 * stateEvery {
+		if _, err := b.Add(t.Context(), addition(rnd, fmt.Sprintf("packed/%d.caf", i), "a", "b")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := o.Add(t.Context(), addition(rnd, fmt.Sprintf("packed/%d.caf", i), "a")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(b.Close(), o.Close()); err != nil { // which writes the heads
+		t.Fatal(err)
+	}
+	state := func(st *storetest.Mem) string {
+		last := ""
+		for info := range st.List(t.Context(), at+"/states/") {
+			last = info.Name
+		}
+		return last
+	}
+	withoutHead := func(st *storetest.Mem) { _ = st.Remove(t.Context(), at+"/head") }
+	for name, c := range map[string]struct {
+		of     *storetest.Mem
+		damage func(st *storetest.Mem)
+		object string
+	}{
+		"missing": {early, func(st *storetest.Mem) { withoutHead(st); _ = st.Remove(t.Context(), at+"/"+commitName(3)) }, commitName(3)},
+		"damaged": {early, func(st *storetest.Mem) {
+			withoutHead(st)
 			c := slices.Clone(st.Get(at + "/" + commitName(3)))
 			c[rnd.IntN(len(c))] ^= 1
 			st.Put(at+"/"+commitName(3), c)
-		},
-		"foreign": func(st *storetest.Mem) { st.Put(at+"/"+commitName(2), other.Get(at+"/"+commitName(2))) },
+		}, commitName(3)},
+		"foreign": {early, func(st *storetest.Mem) {
+			withoutHead(st)
+			st.Put(at+"/"+commitName(2), other.Get(at+"/"+commitName(2)))
+		}, commitName(2)},
+		"a newer head than there are commits": {early, func(s *storetest.Mem) { s.Put(at+"/head", st.Get(at+"/head")) }, "commits/"},
+		"a head of another":                   {early, func(s *storetest.Mem) { s.Put(at+"/head", other.Get(at+"/head")) }, "commits/"},
+		"a state of another": {st, func(s *storetest.Mem) {
+			withoutHead(s)
+			s.Put(state(s), other.Get(state(other)))
+		}, "commits/"},
 	} {
-		left := st.Clone()
-		_ = left.Remove(t.Context(), at+"/head")
-		damage(left)
+		left := c.of.Clone()
+		c.damage(left)
 		_, err := Open(t.Context(), left, at, Options{Write: true})
-		if !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), "commits/") {
+		if !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), c.object) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -487,7 +522,7 @@ func (w lossyWriter) Commit(ctx context.Context) (store.Info, error) {
 	return w.Writer.Commit(ctx)
 }
 
-// A commit whose answer is lost is there once, or not at all if it is said to have failed.
+// If the answer to a commit is lost, the commit is there once. If it is said to have failed, it is not there.
 func TestLostAnswers(t *testing.T) {
 	rnd := testkit.Rand(t)
 	st := newMemory()
@@ -629,6 +664,7 @@ func TestLateWorkKeepsItsRuns(t *testing.T) {
 // racing lets another do something when the next commit is about to be created.
 type racing struct {
 	memory
+	skip int // commits before that
 	then func()
 }
 
@@ -637,8 +673,10 @@ func (r *racing) Can() store.Abilities {
 	create := can.Create
 	can.Create = func(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
 		if do := r.then; do != nil && strings.Contains(name, "/commits/") {
-			r.then = nil
-			do()
+			if r.skip--; r.skip < 0 {
+				r.then = nil
+				do()
+			}
 		}
 		return create(ctx, name, wish)
 	}
@@ -662,20 +700,25 @@ func TestConflicts(t *testing.T) {
 		}
 		for n := range 12 {
 			second, first := next(), next()
-			do := func() {
+			skip, done := rnd.IntN(2), false // the second commit of an addition merges runs
+			other := func() {
+				if done = true; skip > 0 {
+					second.model(m)
+				}
 				if err := first.do(t.Context(), fast); err != nil {
 					t.Fatal(err)
 				}
 				first.model(m)
 			}
-			r.then = do
+			r.skip, r.then = skip, other
 			if err := second.do(t.Context(), slow); err != nil {
 				t.Fatal(err)
 			}
-			if r.then != nil { // the second had nothing to do
-				r.then = nil
-				do()
-			} else {
+			switch r.then = nil; {
+			case !done: // it has not committed as often
+				skip = 1
+				other()
+			case skip == 0:
 				second.model(m)
 			}
 			for _, b := range []*Book{opened(t, st, Options{}), slow, fast} {

@@ -17,6 +17,12 @@ var planted = []struct{ what, file, old, new string }{
 	{"what another has committed counts as ours", "book.go", "if is.Attempt != c.Attempt {", "if is.Attempt == \"\" {"},
 	{"work that began before the floor is committed", "book.go", "if c.Base < s.Floor {", "if c.Base < 0 {"},
 	{"commits after the head are not read", "book.go", "	if err := b.follow(ctx); err != nil {\n		return nil, err\n	}\n	if o.Write {", "	if o.Write {"},
+	{"a commit of another catalogue is taken", "state.go", "if s.Number > 0 && (c.Catalog != s.Catalog || c.Number != s.Number+1 || c.Before != s.Hash) {", "if s.Number > 0 && c.Number != s.Number+1 {"},
+	{"what another has merged is merged again", "merge.go", "return nil, nil // another has merged it", "continue"},
+	{"gc removes runs that readers use", "keep.go", "n >= floor || used[name]", "n >= floor"},
+	{"a killed writer's notes are not written later", "book.go", "if err := b.noteLast(ctx, s); err != nil {", "if err := error(nil); err != nil {"},
+	{"an archive that is dropped keeps its files", "state.go", "	n.Dropped = append(n.Dropped, slices.Sorted(maps.Keys(drop))...)\n", "	_ = maps.Keys(drop)\n"},
+	{"a state of another catalogue is taken", "book.go", "c.hash != s.Hash || c.Catalog != s.Catalog", "c.Catalog == \"\""},
 	{"a gap is not noticed", "book.go", "if ok && n > s.Number+1 {", "if false {"},
 	{"a dropped archive is forgotten while runs have it", "merge.go", "if len(some) == len(s.Runs) {", "if true {"},
 	{"merged runs lose deletions", "merge.go", "if err == nil && x.What == rows.Put && s.dropped[idOf(x.Archive)] {", "if err == nil && (x.What == rows.Delete || s.dropped[idOf(x.Archive)]) {"},
@@ -25,7 +31,7 @@ var planted = []struct{ what, file, old, new string }{
 	{"moves do not count for what was written before", "state.go", "if m.Commit > base {", "if false {"},
 	{"notes of what was deleted lack names", "beside.go", "if !c.Deletes {", "if true {"},
 	{"the order of notes is that of names", "beside.go", "return a.Compare(b)\n", "return strings.Compare(a.Archive, b.Archive)\n"},
-	{"lists have what is deleted", "query.go", "			if x.What == rows.Delete {\n				done, any = x.Name, true\n", "			if x.What == rows.Delete {\n"},
+	{"lists have what is deleted", "query.go", "done, any = x.Name, true; x.What", "done, any = x.Name, x.What == rows.Put; x.What"},
 }
 
 // Each fault that is planted is found. This takes minutes for each, so only HOLDALL_LONG does it.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"net/url"
@@ -159,85 +160,65 @@ func (b *Book) HeadersOf(_ context.Context, l catalog.Location) (headers map[str
 	return headers, nil
 }
 
-// runsWith returns the runs that may have a name.
-func (b *Book) runsWith(ctx context.Context, s *State, name string) (all []*rows.Run, err error) {
-	every, err := b.runsOf(ctx, s.Runs)
-	if err != nil {
-		return nil, err
-	}
-	may := make([]bool, len(every))
-	err = pipe.Each(ctx, pipe.All(slices.Collect(counting(len(every)))), len(every), func(ctx context.Context, i int) (err error) {
-		// A page of the largest run takes no more than a part of its filter.
-		if may[i] = i == 0 && !every[0].FilterNear(); !may[i] {
-			may[i], err = every[i].MayHave(ctx, name)
-		}
-		return err
-	})
-	for i, r := range every {
-		if may[i] {
-			all = append(all, r)
-		}
-	}
-	return all, err
+// A version is a file in an archive.
+type version struct {
+	catalog.Location
+	seq int64
 }
 
-func counting(n int) iter.Seq[int] {
-	return func(yield func(int) bool) {
-		for i := range n {
-			if !yield(i) {
-				return
-			}
+// A look is what a run has of a name.
+type look struct {
+	run     *rows.Run
+	always  bool // even if its filter is far: its page takes no more
+	all     []version
+	deleted int64 // up to that sequence
+}
+
+func (b *Book) look(ctx context.Context, l *look, s *State, path string) error {
+	if may, err := l.run.MayHave(ctx, path, l.always); err != nil || !may {
+		return err
+	}
+	for x, err := range l.run.From(ctx, path) {
+		switch {
+		case err != nil:
+			return err
+		case x.Name != path:
+			return nil
+		case x.What == rows.Delete:
+			l.deleted = max(l.deleted, x.Seq)
+		case !s.dropped[idOf(x.Archive)]:
+			l.all = append(l.all, version{b.location(x), x.Seq})
 		}
 	}
+	return nil
 }
 
 // Holders returns all archives that have a path, the newest first.
 func (b *Book) Holders(ctx context.Context, path string) (all []catalog.Found, err error) {
 	s, err := b.State(ctx)
+	var runs []*rows.Run
+	if err == nil {
+		runs, err = b.runsOf(ctx, s.Runs)
+	}
+	var looks []*look
+	for i, r := range runs {
+		looks = append(looks, &look{run: r, always: i == 0})
+	}
+	if err == nil {
+		err = pipe.Each(ctx, pipe.All(looks), max(len(looks), 1), func(ctx context.Context, l *look) error { return b.look(ctx, l, s, path) })
+	}
 	if err != nil {
 		return nil, err
 	}
-	runs, err := b.runsWith(ctx, s, path)
-	if err != nil {
-		return nil, err
+	deleted, found := int64(0), []version(nil)
+	for _, l := range looks {
+		deleted, found = max(deleted, l.deleted), append(found, l.all...)
 	}
-	found := make([][]catalog.Location, len(runs))
-	deleted := make([]int64, len(runs)) // up to that sequence
-	seqs := make([][]int64, len(runs))
-	err = pipe.Each(ctx, pipe.All(slices.Collect(counting(len(runs)))), max(len(runs), 1), func(ctx context.Context, i int) error {
-		for x, err := range runs[i].From(ctx, path) {
-			if err != nil {
-				return err
-			}
-			if x.Name != path {
-				break
-			}
-			if x.What == rows.Delete {
-				deleted[i] = max(deleted[i], x.Seq)
-			} else if !s.dropped[idOf(x.Archive)] {
-				found[i], seqs[i] = append(found[i], b.location(x)), append(seqs[i], x.Seq)
-			}
+	slices.SortFunc(found, func(a, b version) int { return cmp.Or(cmp.Compare(b.seq, a.seq), cmp.Compare(b.Archive, a.Archive)) })
+	for _, v := range found {
+		if v.seq < deleted {
+			break
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	gone := slices.Max(append(deleted, 0))
-	type version struct {
-		catalog.Location
-		seq int64
-	}
-	var versions []version
-	for i := range found {
-		for k, l := range found[i] {
-			if seqs[i][k] >= gone {
-				versions = append(versions, version{l, seqs[i][k]})
-			}
-		}
-	}
-	slices.SortFunc(versions, func(a, b version) int { return cmp.Or(cmp.Compare(b.seq, a.seq), cmp.Compare(b.Archive, a.Archive)) })
-	for _, v := range versions {
 		a, err := b.ArchiveOf(ctx, v.Archive)
 		if err != nil {
 			return nil, err
@@ -263,47 +244,54 @@ func (b *Book) NewestIn(ctx context.Context, path string, in catalog.Scope) (cat
 	return catalog.Found{}, cmp.Or(err, catalog.Absent(path))
 }
 
+// each calls do with all rows from a name on, until it returns an error.
+func (b *Book) each(ctx context.Context, from string, do func(s *State, x *rows.Item) error) error {
+	s, err := b.State(ctx)
+	var runs []*rows.Run
+	if err == nil {
+		runs, err = b.runsOf(ctx, s.Runs)
+	}
+	if err != nil || len(runs) == 0 {
+		return err
+	}
+	for x, err := range rows.Merged(ctx, runs, from) {
+		if err == nil {
+			err = do(s, x)
+		}
+		if err == errEnough {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errEnough ends each without an error.
+var errEnough = errors.New("enough")
+
 // Between yields the newest location of each path in [from, before) in the archives of a scope, in
 // byte order. If before is empty, there is no upper bound.
 func (b *Book) Between(ctx context.Context, from, before string, in catalog.Scope) iter.Seq2[catalog.Location, error] {
-	return func(yield func(catalog.Location, error) bool) {
-		s, err := b.State(ctx)
-		var runs []*rows.Run
-		if err == nil {
-			runs, err = b.runsOf(ctx, s.Runs)
-		}
-		if err != nil {
-			yield(catalog.Location{}, err)
-			return
-		}
-		if len(runs) == 0 {
-			return
-		}
-		done, any := "", false // the name that was yielded or deleted last
-		for x, err := range rows.Merged(ctx, runs, from) {
-			if err != nil {
-				yield(catalog.Location{}, err)
-				return
-			}
+	return pipe.Told(func(tell func(catalog.Location) error) error {
+		done, any := "", false // the name that was told or deleted last
+		return b.each(ctx, from, func(s *State, x *rows.Item) error {
 			if before != "" && x.Name >= before {
-				return
+				return errEnough
 			}
 			if any && x.Name == done {
-				continue
+				return nil
 			}
-			if x.What == rows.Delete {
-				done, any = x.Name, true
-				continue
+			if id := idOf(x.Archive); x.What == rows.Put && (s.dropped[id] || in != nil && !in(int64(id))) {
+				return nil
 			}
-			if id := idOf(x.Archive); s.dropped[id] || in != nil && !in(int64(id)) {
-				continue
+			if done, any = x.Name, true; x.What == rows.Delete {
+				return nil
 			}
-			done, any = x.Name, true
-			if !yield(b.location(x), nil) {
-				return
-			}
-		}
-	}
+			return tell(b.location(x))
+		})
+	})
 }
 
 // ListFrom yields the items directly below a prefix. See [catalog.Catalog.ListFrom].
@@ -323,39 +311,39 @@ func (b *Book) Below(ctx context.Context, prefix string) iter.Seq2[catalog.Locat
 
 // Locations yields all locations of an archive, in byte order of the paths.
 func (b *Book) Locations(ctx context.Context, a catalog.Archive) iter.Seq2[catalog.Location, error] {
-	return func(yield func(catalog.Location, error) bool) {
+	return pipe.Told(func(tell func(catalog.Location) error) error {
 		s, err := b.State(ctx)
-		var runs []*rows.Run
 		if err == nil {
-			runs, err = b.runsOf(ctx, s.Runs)
+			s, err = b.full(ctx, s)
 		}
 		if err != nil {
-			yield(catalog.Location{}, err)
-			return
+			return err
 		}
+		i, ok := s.at[ID(a.ID)]
+		if !ok || s.Archives[i].Entries == 0 {
+			return nil
+		}
+		first, last := string(s.Archives[i].First), string(s.Archives[i].Last)
 		deleted, name := int64(0), ""
-		for x, err := range rows.Merged(ctx, runs, "") {
-			if err != nil {
-				yield(catalog.Location{}, err)
-				return
+		return b.each(ctx, first, func(_ *State, x *rows.Item) error {
+			if x.Name > last {
+				return errEnough
 			}
 			if x.Name != name {
 				deleted, name = 0, x.Name
 			}
 			if x.What == rows.Delete {
 				deleted = max(deleted, x.Seq)
-				continue
+				return nil
 			}
 			if int64(idOf(x.Archive)) != a.ID {
-				continue
+				return nil
 			}
 			l := b.location(x)
 			l.Gone = x.Seq < deleted
-			if !yield(l, nil) {
-				return
-			}
-		}
-	}
+			return tell(l)
+		})
+	})
 }
 
 // Store and Name say where the catalogue is.

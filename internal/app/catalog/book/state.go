@@ -61,6 +61,8 @@ type Archive struct {
 	Size     int64         `json:"size"`
 	Version  text          `json:"version,omitempty"`
 	Entries  int64         `json:"entries"`
+	First    text          `json:"first,omitempty"` // of the names of its files
+	Last     text          `json:"last,omitempty"`
 	Added    time.Time     `json:"added,omitzero"`
 	Verified time.Time     `json:"verified,omitzero"`
 	Roots    catalog.Roots `json:"roots,omitempty"`
@@ -90,7 +92,6 @@ type Commit struct {
 	Base    int64     `json:"base"`             // the commit from which the work began
 	Attempt string    `json:"attempt"`          // random
 	Time    time.Time `json:"time"`
-	Job     string    `json:"job,omitempty"` // that is finished by it; once
 
 	Add      []Archive `json:"add,omitempty"`
 	Drop     []ID      `json:"drop,omitempty"`
@@ -144,19 +145,16 @@ type State struct {
 	Tails    []int     `json:"tails,omitempty"`   // lengths of what follows; 0 if it must be read
 	Dropped  []ID      `json:"dropped,omitempty"` // archives of which runs may still have rows
 	Archives []Archive `json:"archives,omitempty"`
-	Jobs     []string  `json:"jobs,omitempty"`
 	Moves    []Move    `json:"moves,omitempty"`
 	Entries  int64     `json:"entries"`
 	Bytes    int64     `json:"bytes"` // of archives
 	// Stored is the commit after which a state was last stored.
 	Stored int64 `json:"stored,omitempty"`
-	// Elsewhere is the commit after which a state has Archives and Jobs. The head is without them if they
-	// are many.
+	// Elsewhere is the commit after which a state has Archives. The head is without them if they are many.
 	Elsewhere int64 `json:"elsewhere,omitempty"`
 
 	at      map[ID]int // in Archives
 	dropped map[ID]bool
-	jobs    map[string]bool
 }
 
 // framed is an object: a line that says what it is, the length of a compressed JSON, that, other
@@ -278,25 +276,22 @@ func parseState(b []byte) (*State, error) {
 
 // number makes the maps of a state.
 func (s *State) number() {
-	s.at, s.dropped, s.jobs = make(map[ID]int, len(s.Archives)), map[ID]bool{}, map[string]bool{}
+	s.at, s.dropped = make(map[ID]int, len(s.Archives)), map[ID]bool{}
 	for i, a := range s.Archives {
 		s.at[a.ID] = i
 	}
 	for _, id := range s.Dropped {
 		s.dropped[id] = true
 	}
-	for _, j := range s.Jobs {
-		s.jobs[j] = true
-	}
 }
 
 // headTails is how many bytes of tails a head has, and headArchives of archives, about.
 const (
 	headTails    = 96 << 10
-	headArchives = 100 // archives
+	headArchives = 100
 )
 
-// encode returns the object of a state. If another one is stored, many archives and jobs are left out.
+// encode returns the object of a state. If another one is stored, many archives are left out.
 func (s *State) encode(stored int64) ([]byte, error) {
 	x := *s
 	x.Stored = stored
@@ -308,8 +303,8 @@ func (s *State) encode(stored int64) ([]byte, error) {
 			tails = append(tails, r.tail...)
 		}
 	}
-	if stored > 0 && len(s.Archives)+len(s.Jobs) > headArchives {
-		x.Archives, x.Jobs, x.Elsewhere = nil, nil, stored
+	if stored > 0 && len(s.Archives) > headArchives {
+		x.Archives, x.Elsewhere = nil, stored
 	}
 	return framed(Magic, &x, tails)
 }
@@ -321,7 +316,7 @@ func (s *State) after(c *Commit, hash string) (*State, error) {
 	}
 	n := *s
 	n.Catalog, n.Number, n.Hash, n.Time, n.Floor = c.Catalog, c.Number, hash, c.Time, max(s.Floor, c.Floor)
-	n.Archives, n.Runs, n.Dropped, n.Jobs = slices.Clone(s.Archives), slices.Clone(s.Runs), slices.Clone(s.Dropped), slices.Clone(s.Jobs)
+	n.Archives, n.Runs, n.Dropped = slices.Clone(s.Archives), slices.Clone(s.Runs), slices.Clone(s.Dropped)
 	drop := map[ID]bool{}
 	for _, id := range c.Drop {
 		drop[id] = true
@@ -361,9 +356,6 @@ func (s *State) after(c *Commit, hash string) (*State, error) {
 	}
 	n.Runs = append(n.Runs, c.Runs...)
 	slices.SortStableFunc(n.Runs, func(a, b RunRef) int { return cmp.Compare(b.Rows, a.Rows) })
-	if c.Job != "" && s.Elsewhere == 0 {
-		n.Jobs = append(n.Jobs, c.Job)
-	}
 	n.number()
 	return &n, nil
 }

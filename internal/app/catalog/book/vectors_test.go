@@ -152,8 +152,10 @@ func TestTheVectorsAreWhatIsWritten(t *testing.T) {
 			is[name+".json"] = filesOf(t, b)
 			folder := filepath.Join("testdata", "vectors")
 			if *update {
-				if err := os.RemoveAll(filepath.Join(folder, name+Suffix)); err != nil {
-					t.Fatal(err)
+				for _, end := range []string{Suffix, Suffix + goneSuffix} {
+					if err := os.RemoveAll(filepath.Join(folder, name+end)); err != nil {
+						t.Fatal(err)
+					}
 				}
 				for n, content := range is {
 					path := filepath.Join(folder, filepath.FromSlash(n))

@@ -2,7 +2,7 @@ package rows
 
 import "math/bits"
 
-// A filter tells of most names that no row has them. It has blocks of filterBlock bytes, of which a name
+// A filter can show that no row has a name. It has blocks of filterBlock bytes, of which a name
 // belongs to one, with filterHashes bits for each name.
 const (
 	filterBlock  = 4 << 10

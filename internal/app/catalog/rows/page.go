@@ -6,11 +6,12 @@ import (
 	"errors"
 	"hash/crc32"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/sorter"
+	"github.com/holdall/holdall/internal/base/scan"
 )
 
 // A page has the tables of what its rows share, then blocks of up to blockRows rows. The first row of a
@@ -109,7 +110,7 @@ func (w *pageWriter) add(r *Row) {
 	if r.What == Put {
 		archive = w.archives.add(r.Archive)
 	}
-	sum, isMD5 := md5Of(r.ETag)
+	sum, isMD5 := kit.MD5OfETag(r.ETag)
 	set(r.What == Delete, isDelete)
 	set(r.Seq != 0, hasSeq)
 	set(r.Raw, isRaw)
@@ -123,7 +124,7 @@ func (w *pageWriter) add(r *Row) {
 
 	b := binary.AppendUvarint(w.rows, bits)
 	b = binary.AppendUvarint(b, uint64(shared))
-	b = appendText(b, r.Name[shared:])
+	b = scan.AppendText(b, r.Name[shared:])
 	if r.Seq != 0 {
 		b = binary.AppendUvarint(b, uint64(r.Seq))
 	}
@@ -148,7 +149,7 @@ func (w *pageWriter) add(r *Row) {
 		case isMD5:
 			b = append(b, sum...)
 		case r.ETag != "":
-			b = appendText(b, r.ETag)
+			b = scan.AppendText(b, r.ETag)
 		}
 		if r.Headers != "" {
 			b = binary.AppendUvarint(b, uint64(w.headers.add(r.Headers)))
@@ -171,16 +172,16 @@ func (w *pageWriter) page(about func(ArchiveID) (Archive, bool)) []byte {
 			b = append(b, 0)
 			continue
 		}
-		b = appendText(appendText(append(b, 1), a.Address), a.Format)
-		b = appendText(binary.AppendUvarint(b, uint64(a.Size)), a.Version)
+		b = scan.AppendText(scan.AppendText(append(b, 1), a.Address), a.Format)
+		b = scan.AppendText(binary.AppendUvarint(b, uint64(a.Size)), a.Version)
 	}
 	b = binary.AppendUvarint(b, uint64(len(w.algos.all)))
 	for _, a := range w.algos.all {
-		b = append(appendText(b, a.name), byte(a.len))
+		b = append(scan.AppendText(b, a.name), byte(a.len))
 	}
 	b = binary.AppendUvarint(b, uint64(len(w.headers.all)))
 	for _, s := range w.headers.all {
-		b = appendText(b, s)
+		b = scan.AppendText(b, s)
 	}
 	at := uint32(len(b))
 	b = append(b, w.rows...)
@@ -213,69 +214,6 @@ var (
 	errNewer    = errors.New("a row of a newer version of holdall")
 )
 
-func appendText(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
-// md5Of returns the MD5 that an ETag is.
-func md5Of(etag string) (sum []byte, ok bool) {
-	const digits = 32
-	if len(etag) != digits+2 || etag[0] != '"' || etag[digits+1] != '"' || strings.ToLower(etag) != etag {
-		return nil, false
-	}
-	sum, err := hex.DecodeString(etag[1 : digits+1])
-	return sum, err == nil
-}
-
-// A scanner parses bytes. What it returns after an error is undefined.
-type scanner struct {
-	b   []byte
-	at  int
-	bad bool
-}
-
-func (c *scanner) uvarint() uint64 {
-	if c.at < len(c.b) && c.b[c.at] < 0x80 {
-		c.at++
-		return uint64(c.b[c.at-1])
-	}
-	v, n := binary.Uvarint(c.b[min(c.at, len(c.b)):])
-	if n <= 0 {
-		c.bad = true
-		return 0
-	}
-	c.at += n
-	return v
-}
-
-// size reads a number that is not negative.
-func (c *scanner) size() int64 {
-	v := c.uvarint()
-	c.bad = c.bad || v > math.MaxInt64
-	return int64(v & math.MaxInt64)
-}
-
-func (c *scanner) bytes(n uint64) []byte {
-	if c.bad || n > uint64(len(c.b)-c.at) {
-		c.bad = true
-		return nil
-	}
-	c.at += int(n)
-	return c.b[c.at-int(n) : c.at]
-}
-
-func (c *scanner) text() []byte { return c.bytes(c.uvarint()) }
-
-// count reads the number of things of which each takes at least one byte.
-func (c *scanner) count() int {
-	n := c.uvarint()
-	if n > uint64(len(c.b)-c.at) {
-		c.bad = true
-		return 0
-	}
-	return int(n)
-}
-
 // A page is parsed as far as what its rows share.
 type page struct {
 	b        []byte // up to the places of blocks
@@ -301,37 +239,37 @@ func parsePage(stored []byte) (*page, error) {
 		return nil, errPage
 	}
 	p := &page{b: b[:int64(len(b))-4*n], blocks: b[int64(len(b))-4*n:]}
-	c := &scanner{b: p.b}
-	for range c.count() {
-		id := ArchiveID{Commit: c.size()}
-		ordinal := c.size()
-		c.bad = c.bad || ordinal >= MostArchives || id.Commit > mostCommit
+	c := &scan.Scanner{B: p.b}
+	for range c.Count() {
+		id := ArchiveID{Commit: c.Size()}
+		ordinal := c.Size()
+		c.Bad = c.Bad || ordinal >= MostArchives || id.Commit > mostCommit
 		id.Ordinal = int(ordinal)
 		var a *Archive
-		if shown := c.bytes(1); !c.bad && shown[0] != 0 {
-			a = &Archive{Address: string(c.text()), Format: string(c.text())}
-			a.Size = c.size()
-			a.Version = string(c.text())
+		if shown := c.Bytes(1); !c.Bad && shown[0] != 0 {
+			a = &Archive{Address: string(c.Text()), Format: string(c.Text())}
+			a.Size = c.Size()
+			a.Version = string(c.Text())
 		}
-		if c.bad {
+		if c.Bad {
 			return nil, errPage
 		}
 		p.archives, p.shown = append(p.archives, id), append(p.shown, a)
 	}
-	for range c.count() {
-		name, n := string(c.text()), c.bytes(1)
-		if c.bad {
+	for range c.Count() {
+		name, n := string(c.Text()), c.Bytes(1)
+		if c.Bad {
 			return nil, errPage
 		}
 		p.algos = append(p.algos, algo{name, int(n[0])})
 	}
-	for range c.count() {
-		p.headers = append(p.headers, string(c.text()))
-		if c.bad {
+	for range c.Count() {
+		p.headers = append(p.headers, string(c.Text()))
+		if c.Bad {
 			return nil, errPage
 		}
 	}
-	if c.bad || c.at != p.block(0) {
+	if c.Bad || c.At != p.block(0) {
 		return nil, errPage
 	}
 	return p, nil
@@ -348,7 +286,7 @@ func (p *page) block(i int) int {
 
 // A cursor reads the rows of a block.
 type cursor struct {
-	scanner
+	scan.Scanner
 	p       *page
 	end     int
 	name    []byte
@@ -365,23 +303,23 @@ func (c *cursor) open(p *page, block int) error {
 	if from >= to || to > len(p.b) {
 		return errPage
 	}
-	c.scanner, c.p, c.end = scanner{b: p.b[:to], at: from}, p, to
+	c.Scanner, c.p, c.end = scan.Scanner{B: p.b[:to], At: from}, p, to
 	c.name, c.seconds, c.off, c.in = c.name[:0], 0, 0, -1
 	return nil
 }
 
 // nextName reads the name of the next row; rest must be called after it. ok is false at the end of the block.
 func (c *cursor) nextName() (bits uint64, ok bool, err error) {
-	if c.at == c.end {
+	if c.At == c.end {
 		return 0, false, nil
 	}
-	bits = c.uvarint()
-	shared := c.uvarint()
-	if c.bad || shared > uint64(len(c.name)) {
+	bits = c.Uvarint()
+	shared := c.Uvarint()
+	if c.Bad || shared > uint64(len(c.name)) {
 		return 0, false, errPage
 	}
-	suffix := c.text()
-	if c.name = append(c.name[:shared], suffix...); c.bad || len(c.name) > MostName {
+	suffix := c.Text()
+	if c.name = append(c.name[:shared], suffix...); c.Bad || len(c.name) > MostName {
 		return 0, false, errPage
 	}
 	return bits, true, nil
@@ -395,68 +333,67 @@ func (c *cursor) rest(bits uint64, wanted bool) error {
 	r := Row{Kind: format.Kind(bits & (1<<kindBits - 1))}
 	c.shown = nil
 	if bits&hasSeq != 0 {
-		r.Seq = c.size()
+		r.Seq = c.Size()
 	}
 	if bits&isDelete != 0 {
 		r.What = Delete
 	} else {
-		i := c.uvarint()
+		i := c.Uvarint()
 		if i >= uint64(len(c.p.archives)) {
 			return errPage
 		}
 		archive := int(i)
 		r.Archive, c.shown = c.p.archives[archive], c.p.shown[archive]
-		r.Size = c.size()
+		r.Size = c.Size()
 		if r.Raw = bits&isRaw != 0; r.Raw {
 			if bits&isNext == 0 {
-				r.Off = c.size()
+				r.Off = c.Size()
 			} else if r.Off = c.off; c.in != archive {
 				return errPage
 			}
 		}
 		if bits&hasDigest != 0 {
-			i := c.uvarint()
+			i := c.Uvarint()
 			if i >= uint64(len(c.p.algos)) {
 				return errPage
 			}
 			a := c.p.algos[i]
-			if sum := c.bytes(uint64(a.len)); wanted {
+			if sum := c.Bytes(uint64(a.len)); wanted {
 				r.Digest = format.Digest{Algo: a.name, Sum: string(sum)}
 			}
 		}
 		nanos := uint64(0)
 		if bits&hasTime != 0 {
-			u := c.uvarint()
-			c.seconds += int64(u>>1) ^ -int64(u&1)
+			c.seconds += c.Varint()
 		}
 		if bits&hasNanos != 0 {
-			nanos = c.uvarint()
-			c.bad = c.bad || nanos >= uint64(time.Second)
+			nanos = c.Uvarint()
+			c.Bad = c.Bad || nanos >= uint64(time.Second)
 		}
 		if bits&hasTime != 0 && wanted {
 			r.Time = time.Unix(c.seconds, int64(nanos)).UTC()
 		}
 		switch {
 		case bits&hasMD5 != 0:
-			if sum := c.bytes(16); wanted && !c.bad {
+			if sum := c.Bytes(16); wanted && !c.Bad {
 				r.ETag = `"` + hex.EncodeToString(sum) + `"`
 			}
 		case bits&hasETag != 0:
-			if t := c.text(); wanted {
+			if t := c.Text(); wanted {
 				r.ETag = string(t)
 			}
 		}
 		if bits&hasHeaders != 0 {
-			i := c.uvarint()
+			i := c.Uvarint()
 			if i >= uint64(len(c.p.headers)) {
 				return errPage
 			}
 			r.Headers = c.p.headers[i]
 		}
 		c.in, c.off = archive, r.Off+r.Size
-		c.bad = c.bad || c.off < 0
+		c.Bad = c.Bad || c.off < 0
 	}
-	if c.bad || r.Kind > format.Property {
+	if c.Bad || r.Kind > format.Property {
 		return errPage
 	}
 	if wanted {

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/base/scan"
 	"github.com/holdall/holdall/store"
 )
 
@@ -152,9 +153,9 @@ func (r *Run) parseTail(tail []byte, s Summary) error {
 	if x.Rows != s.Rows || x.Names < 0 || x.Names > x.Rows || x.Levels < 1 || x.Levels > 2 || x.Filter[0] < first || blocks < 0 || blocks > (r.start-first)/filterBlock || x.Filter[0] > r.start-blocks*filterBlock {
 		return errTail
 	}
-	c := &scanner{b: tail[:n-textLen]}
-	packed := c.text()
-	if c.bad || c.at != len(c.b) {
+	c := &scan.Scanner{B: tail[:n-textLen]}
+	packed := c.Text()
+	if c.Bad || c.At != len(c.B) {
 		return errTail
 	}
 	index, err := Unpack(packed, MostTail)
@@ -162,13 +163,13 @@ func (r *Run) parseTail(tail []byte, s Summary) error {
 		return err
 	}
 	// The last name follows the refs.
-	c = &scanner{b: index}
+	c = &scan.Scanner{B: index}
 	end, err := skipRefs(c)
 	if err != nil {
 		return err
 	}
-	r.last = string(c.text())
-	if c.bad || c.at != len(index) || len(r.last) > MostName {
+	r.last = string(c.Text())
+	if c.Bad || c.At != len(index) || len(r.last) > MostName {
 		return errPage
 	}
 	to := x.Filter[0]
@@ -182,37 +183,35 @@ func (r *Run) parseTail(tail []byte, s Summary) error {
 }
 
 // skipRefs returns where refs end.
-func skipRefs(c *scanner) (int, error) {
-	n := c.count()
+func skipRefs(c *scan.Scanner) (int, error) {
+	n := c.Count()
 	if n > 0 {
-		c.size()
+		c.Size()
 	}
 	for range n {
-		c.uvarint()
-		c.uvarint()
-		c.text()
-		if c.bad {
+		c.Uvarint()
+		c.Uvarint()
+		c.Text()
+		if c.Bad {
 			break
 		}
 	}
-	if c.bad {
+	if c.Bad {
 		return 0, errPage
 	}
-	return c.at, nil
+	return c.At, nil
 }
 
 func (r *Run) Close() error { return r.obj.Close() }
 
-// FilterNear reports whether the filter came with the index.
-func (r *Run) FilterNear() bool { return len(r.near) > 0 }
-
-// MayHave reports whether a row of that name is possible. It reads at most a block of the filter.
-func (r *Run) MayHave(ctx context.Context, name string) (bool, error) {
+// MayHave reports whether a row of that name is possible. It reads at most a block of the filter; with
+// nearOnly nothing, and then it looks only at what came with the index.
+func (r *Run) MayHave(ctx context.Context, name string, nearOnly bool) (bool, error) {
 	if len(r.refs) == 0 || name < r.refs[0].first || name > r.last {
 		return false, nil
 	}
 	n := int(r.root.Filter[1])
-	if n == 0 {
+	if n == 0 || nearOnly && len(r.near) == 0 {
 		return true, nil
 	}
 	h := hash(name)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/base/scan"
 )
 
 // A What says what a row tells of its name.
@@ -117,28 +118,27 @@ func (r *Row) Append(b []byte) []byte {
 		b = binary.AppendUvarint(binary.AppendVarint(b, r.Time.Unix()), uint64(r.Time.Nanosecond()))
 	}
 	for _, s := range [...]string{r.Digest.Algo, r.Digest.Sum, r.ETag, r.Headers} {
-		b = appendText(b, s)
+		b = scan.AppendText(b, s)
 	}
 	return b
 }
 
 // Parse parses what Append has appended.
 func (r *Row) Parse(name string, b []byte) error {
-	c := &scanner{b: b}
-	*r = Row{Name: name, What: What(c.size()), Seq: c.size(), Archive: ArchiveID{c.size(), int(c.size())}, Kind: format.Kind(c.size()), Off: c.size(), Size: c.size()}
-	bits := c.bytes(1)
-	if c.bad {
+	c := &scan.Scanner{B: b}
+	*r = Row{Name: name, What: What(c.Size()), Seq: c.Size(), Archive: ArchiveID{c.Size(), int(c.Size())}, Kind: format.Kind(c.Size()), Off: c.Size(), Size: c.Size()}
+	bits := c.Bytes(1)
+	if c.Bad {
 		return errPage
 	}
 	r.Raw = bits[0]&1 != 0
 	if bits[0]&2 != 0 {
-		u := c.uvarint()
-		r.Time = time.Unix(int64(u>>1)^-int64(u&1), c.size()).UTC()
+		r.Time = time.Unix(c.Varint(), c.Size()).UTC()
 	}
 	for _, s := range [...]*string{&r.Digest.Algo, &r.Digest.Sum, &r.ETag, &r.Headers} {
-		*s = string(c.text())
+		*s = string(c.Text())
 	}
-	if c.bad {
+	if c.Bad {
 		return errPage
 	}
 	return nil

@@ -140,7 +140,7 @@ func TestARunHasItsRows(t *testing.T) {
 				t.Fatalf("from %q: %d rows, expected %d: %v", name, len(got), len(want)-i, err)
 			}
 			if i < len(want) && want[i].Name == name {
-				if may, err := r.MayHave(t.Context(), name); err != nil || !may {
+				if may, err := r.MayHave(t.Context(), name, false); err != nil || !may {
 					t.Errorf("%q: %v, %v", name, may, err)
 				}
 			}
@@ -165,7 +165,7 @@ func TestTheFilterKnowsMostNamesThatAreNotThere(t *testing.T) {
 	}
 	n := 0
 	for i := range 10_000 {
-		may, err := r.MayHave(t.Context(), fmt.Sprintf("photos/0003/%d.png", i))
+		may, err := r.MayHave(t.Context(), fmt.Sprintf("photos/0003/%d.png", i), false)
 		if err != nil {
 			t.Fatal(err)
 		}

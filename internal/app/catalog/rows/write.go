@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/sorter"
+	"github.com/holdall/holdall/internal/base/scan"
 )
 
 const (
@@ -24,20 +25,15 @@ type root struct {
 	Rows   int64    `json:"rows"`
 	Names  int64    `json:"names"`
 	Pages  int64    `json:"pages"`
-	MaxSeq int64    `json:"max_seq"`        // of rows that have one of their own
-	Own    bool     `json:"own,omitempty"`  // there are rows whose sequence is the run's commit
-	Filter [2]int64 `json:"filter"`         // where it begins, and how many blocks it has
-	Levels int      `json:"levels"`         // 1: the index has the pages; 2: the nodes that have them
-	Puts   int64    `json:"puts,omitempty"` // rows that are files
+	Filter [2]int64 `json:"filter"` // where it begins, and how many blocks it has
+	Levels int      `json:"levels"` // 1: the index has the pages; 2: the nodes that have them
 }
 
 // A Summary is what a catalogue records of a run.
 type Summary struct {
-	Size   int64 `json:"size"`
-	Tail   int64 `json:"tail"` // bytes at its end without which nothing is found
-	Rows   int64 `json:"rows"`
-	MaxSeq int64 `json:"max_seq,omitempty"`
-	Own    bool  `json:"own,omitempty"`
+	Size int64 `json:"size"`
+	Tail int64 `json:"tail"` // bytes at its end without which nothing is found
+	Rows int64 `json:"rows"`
 }
 
 // A ref says where a page or a node is.
@@ -62,7 +58,7 @@ func appendRefs(b []byte, refs []ref) []byte {
 		}
 		shared := sorter.SharedLen(last, r.first)
 		b = binary.AppendUvarint(b, uint64(r.n)<<1|bit)
-		b = appendText(binary.AppendUvarint(b, uint64(shared)), r.first[shared:])
+		b = scan.AppendText(binary.AppendUvarint(b, uint64(shared)), r.first[shared:])
 		last = r.first
 	}
 	return b
@@ -70,31 +66,31 @@ func appendRefs(b []byte, refs []ref) []byte {
 
 // parseRefs parses refs to what lies in [from, to).
 func parseRefs(b []byte, from, to int64) (refs []ref, err error) {
-	c := &scanner{b: b}
-	n := c.count()
+	c := &scan.Scanner{B: b}
+	n := c.Count()
 	if n == 0 {
-		if c.bad {
+		if c.Bad {
 			return nil, errPage
 		}
 		return nil, nil
 	}
-	off, last := c.size(), ""
+	off, last := c.Size(), ""
 	refs = make([]ref, 0, min(n, nodeRefs))
 	for range n {
-		size := c.uvarint()
-		shared := c.uvarint()
-		if c.bad || shared > uint64(len(last)) {
+		size := c.Uvarint()
+		shared := c.Uvarint()
+		if c.Bad || shared > uint64(len(last)) {
 			return nil, errPage
 		}
-		first := last[:shared] + string(c.text())
+		first := last[:shared] + string(c.Text())
 		r := ref{first: first, off: off, n: int(size >> 1 & (1<<40 - 1)), again: size&1 != 0}
-		if c.bad || off < from || size>>1 > mostPage || int64(r.n) > to-off || len(first) > MostName || len(refs) > 0 && first < last {
+		if c.Bad || off < from || size>>1 > mostPage || int64(r.n) > to-off || len(first) > MostName || len(refs) > 0 && first < last {
 			return nil, errPage
 		}
 		refs = append(refs, r)
 		off, last = off+int64(r.n), first
 	}
-	if c.at != len(b) {
+	if c.At != len(b) {
 		return nil, errPage
 	}
 	return refs, nil
@@ -167,10 +163,6 @@ func (w *Writer) Add(r *Row) error {
 		}
 	}
 	w.root.Rows++
-	w.root.MaxSeq, w.root.Own = max(w.root.MaxSeq, r.Seq), w.root.Own || r.Seq == 0
-	if r.What == Put {
-		w.root.Puts++
-	}
 	w.page.add(r)
 	w.last = *r
 	if w.page.full() {
@@ -225,7 +217,7 @@ func (w *Writer) Close() (s Summary, tail []byte, err error) {
 		}
 	}
 	start := w.at
-	index := Pack(appendText(appendRefs(nil, refs), w.last.Name))
+	index := Pack(scan.AppendText(appendRefs(nil, refs), w.last.Name))
 	text, err := json.Marshal(w.root)
 	if err != nil {
 		return s, nil, err
@@ -238,5 +230,5 @@ func (w *Writer) Close() (s Summary, tail []byte, err error) {
 	tail = append(binary.LittleEndian.AppendUint32(tail, sum), endMagic...)
 	w.write(tail)
 	tail = append(filter, tail...)
-	return Summary{Size: w.at, Tail: int64(len(tail)), Rows: w.root.Rows, MaxSeq: w.root.MaxSeq, Own: w.root.Own}, tail, w.err
+	return Summary{Size: w.at, Tail: int64(len(tail)), Rows: w.root.Rows}, tail, w.err
 }

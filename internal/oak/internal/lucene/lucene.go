@@ -159,7 +159,7 @@ func (c *checker) segment(r *reader, name string, deleted int64) {
 	case !r.ok():
 		return
 	case docs < 0 || deleted < 0 || deleted > docs:
-		r.fail("it has %d documents, of which %s says that %d are deleted", docs, c.newest, deleted)
+		r.fail("it has %d documents, but %s says that %d of them are deleted", docs, c.newest, deleted)
 	}
 	c.docs += docs - deleted
 	if c.needs(name+".si", files...) && compound && c.needs(name+".si", name+".cfs", name+".cfe") {

@@ -195,7 +195,7 @@ func TestDeletionsMustFit(t *testing.T) {
 	binary.BigEndian.PutUint32(b[at:], 4)
 	binary.BigEndian.PutUint64(b[len(b)-8:], uint64(crc32.ChecksumIEEE(b[:len(b)-8])))
 	compound["segments_3"] = b
-	if _, _, faults := compound.check(t); len(faults) != 1 || !strings.HasPrefix(faults[0], "_0.si: it has 3 documents, of which segments_3 says that 4 are deleted") {
+	if _, _, faults := compound.check(t); len(faults) != 1 || !strings.HasPrefix(faults[0], "_0.si: it has 3 documents, but segments_3 says that 4 of them are deleted") {
 		t.Errorf("%q", faults)
 	}
 }

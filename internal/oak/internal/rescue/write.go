@@ -45,8 +45,8 @@ type writer struct {
 	old   transfer.Recorded
 }
 
-// describe adds what the tar records about a segment. Of a damaged segment, the base has what its bytes
-// no longer show.
+// describe adds what the tar records about a segment. If the segment is damaged, the base may have what
+// its bytes do not show any more.
 func (w *writer) describe(ctx context.Context, c Segment, f *segment.Finished) error {
 	if !c.ID.IsData() {
 		return nil

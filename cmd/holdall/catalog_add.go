@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/survey"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
+)
+
+func (a *app) catalogAddCommand() *cobra.Command {
+	var again, verify bool
+	cmd := &cobra.Command{
+		Use:   "add ARCHIVE...",
+		Short: "Record the entries of archives",
+		Long: `Records the entries of archives. Each archive is recorded whole or not at all.
+An archive that the catalogue has in the same version is skipped, unless you
+give --again. If the catalogue has another version of it, the new one replaces
+that.
+
+The exit code is 1 if one of several archives could not be added.`,
+		Example: `  holdall catalog add photos-*.caf
+  holdall catalog add --verify https://example.org/docs.caf`,
+		Args: args(1, -1, "an archive"),
+		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c catalog.Files, args []string) error {
+			failed := false
+			for some := range slices.Chunk(args, addsAtOnce) {
+				err := a.catalogAdd(ctx, c, some, again, verify, func(address string, err error) error {
+					if len(args) == 1 || ctx.Err() != nil {
+						return err
+					}
+					if failed = true; !errors.Is(err, errNo) {
+						a.entryFailed(store.Redact(address), err)
+					}
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return answer(failed)
+		}),
+	}
+	cmd.Flags().BoolVar(&again, "again", false, "read archives again even if their version is unchanged")
+	cmd.Flags().BoolVar(&verify, "verify", false, "verify archives first, and record only sound ones")
+	a.dryRunFlag(cmd.Flags())
+	return cmd
+}
+
+// addsAtOnce is how many archives are recorded in one step, if none fails.
+const addsAtOnce = 64
+
+// catalogAdd records archives. It calls failed for each that cannot be recorded.
+func (a *app) catalogAdd(ctx context.Context, c catalog.Files, addresses []string, again, verify bool, failed func(address string, err error) error) error {
+	m := &holdall.Meter{}
+	stop := a.showProgress(m, "added")
+	defer func() { stop() }()
+	var all []survey.Survey
+	var from, later []string // later are those that are named twice
+	defer func() {
+		for _, s := range all {
+			s.In.Close()
+		}
+	}()
+	for _, address := range addresses {
+		s, err := a.surveyed(ctx, c, address, again, verify)
+		if err == nil && s.In == nil {
+			if verify && !a.dryRun {
+				err = c.Verified(ctx, s.ID, s.Verified)
+			}
+			if err == nil {
+				a.tellAdded("unchanged", s.Archive)
+				continue
+			}
+		}
+		if err != nil {
+			if err := failed(address, err); err != nil {
+				return err
+			}
+			continue
+		}
+		if slices.ContainsFunc(all, func(x survey.Survey) bool { return x.Address == s.Address }) {
+			later = append(later, address)
+			s.In.Close()
+			continue
+		}
+		all, from = append(all, s), append(from, address)
+	}
+	add := func(some []survey.Survey) (n int, err error) {
+		var additions []catalog.Addition
+		for _, s := range some {
+			additions = append(additions, catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, m)})
+		}
+		do := c.Add
+		if a.dryRun {
+			do = c.TryAdd
+		}
+		done, err := do(ctx, additions...)
+		stop()
+		stop = func() {}
+		for _, d := range done {
+			did := "added"
+			if d.Replaced.ID != 0 {
+				did = "replaced"
+			}
+			a.tellAdded(did, d.Archive)
+		}
+		return len(done), err
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	n, err := add(all)
+	if ctx.Err() != nil || n > 0 && err != nil {
+		return err
+	}
+	for i := 0; i < len(all) && err != nil; i++ { // which of them cannot be recorded
+		one := err
+		if len(all) > 1 {
+			_, one = add(all[i : i+1])
+		}
+		if one != nil {
+			if err := failed(from[i], one); err != nil {
+				return err
+			}
+		}
+	}
+	if len(later) > 0 {
+		return a.catalogAdd(ctx, c, later, again, verify, failed)
+	}
+	return nil
+}
+
+// surveyed opens an archive that is to be recorded. If it is known in this version, In is nil.
+func (a *app) surveyed(ctx context.Context, c catalog.Files, address string, again, verify bool) (s survey.Survey, err error) {
+	st, name, err := a.locateCatalogued(ctx, address)
+	if err != nil {
+		return s, err
+	}
+	known, err := c.Archive(ctx, storekit.AddressOf(st, name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return s, err
+	}
+	if again {
+		known = catalog.Archive{}
+	}
+	o := a.openOptions()
+	o.Index = a.useIndex()
+	if s, err = survey.Open(ctx, st, name, known, o); err != nil || !verify {
+		return s, err
+	}
+	if err = a.verifyQuietly(ctx, st, []string{name}, a.openOptions()); err != nil && s.In != nil {
+		s.In.Close()
+	}
+	s.Verified = time.Now().UTC()
+	return s, err
+}
+
+// locateCatalogued finds an archive that is in a catalogue, or is to be added
+// to it.
+func (a *app) locateCatalogued(ctx context.Context, address string) (store.Store, string, error) {
+	if address == "-" {
+		return nil, "", errors.New("standard input has no address: a catalogue can only record archives with one")
+	}
+	return a.locate(ctx, address)
+}
+
+func (a *app) tellAdded(did string, x catalog.Archive) {
+	a.tell(struct {
+		Did    string `json:"did"`
+		DryRun bool   `json:"dry_run,omitempty"`
+		archiveJSON
+	}{did, a.dryRun, archiveAsJSON(x)}, func() {
+		fmt.Fprintf(a.out, "%s: %s, %s%s\n", format.Escape(x.Address), did, count(x.Entries, "entry"), a.didNot())
+	})
+}
+
+// recordPacked records everything that a pack wrote, all its chunks in one
+// step.
+func (a *app) recordPacked(ctx context.Context, c catalog.Files, st store.Store, volumes []string, verified bool) (err error) {
+	var all []catalog.Addition
+	for _, name := range volumes {
+		s, err := survey.Open(ctx, st, name, catalog.Archive{}, a.written())
+		if err != nil {
+			return err
+		}
+		defer s.In.Close()
+		if verified {
+			s.Verified = time.Now()
+		}
+		all = append(all, catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, nil)})
+	}
+	_, err = c.Add(ctx, all...)
+	return err
+}

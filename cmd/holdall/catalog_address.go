@@ -1,0 +1,165 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/store"
+)
+
+// catalogAddress returns the address of the user's catalogue. usual is true if
+// no address was given.
+func (a *app) catalogAddress() (address string, usual bool, err error) {
+	if named := cmp.Or(a.db, os.Getenv("HOLDALL_CATALOG")); named != "" {
+		return named, false, nil
+	}
+	dir := os.Getenv("XDG_DATA_HOME")
+	if !filepath.IsAbs(dir) { // the specification requires programs to ignore other paths
+		if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
+			dir, err = os.UserConfigDir() // on these systems it is for data, too
+		} else if dir, err = os.UserHomeDir(); err == nil {
+			dir = filepath.Join(dir, ".local", "share")
+		}
+	}
+	return filepath.Join(dir, "holdall", "catalog.db"), true, err
+}
+
+// shownCatalog returns an address of a catalogue for messages, without a
+// password.
+func shownCatalog(address string) string {
+	if strings.HasPrefix(address, "postgres") {
+		address = store.Redact(address)
+	}
+	return format.Escape(address)
+}
+
+type noCatalogError struct{ error }
+
+func (e *noCatalogError) Unwrap() error { return e.error }
+
+func (a *app) withCatalog(ctx context.Context, o catalog.Options, do func(c catalog.Files) error) error {
+	address, _, err := a.catalogAddress()
+	if err != nil {
+		return err
+	}
+	c, err := a.openCatalog(ctx, address, o)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(c), c.Close())
+}
+
+// isBook reports whether an address is that of a catalogue in a folder, not in a database.
+func isBook(address string) bool {
+	address, _ = atCommit(address)
+	switch store.Scheme(address) {
+	case "postgres", "postgresql", "sqlite":
+		return false
+	case "":
+		if info, err := os.Stat(address); err == nil && !info.IsDir() {
+			return false
+		}
+	}
+	return strings.HasSuffix(strings.TrimRight(address, "/"), book.Suffix)
+}
+
+// bookFresh is for how long a state of a catalogue in a folder is used.
+const bookFresh = 2 * time.Second
+
+// openCatalog opens a catalogue of any kind.
+func (a *app) openCatalog(ctx context.Context, address string, o catalog.Options) (c catalog.Files, err error) {
+	if !isBook(address) {
+		return openDatabase(ctx, address, o)
+	}
+	address, when := atCommit(address)
+	if when != "" && !o.ReadOnly {
+		return nil, usage("%s@%s: what a catalogue was cannot be changed", shownCatalog(address), when)
+	}
+	st, name, err := store.OpenAddress(ctx, strings.TrimRight(address, "/"))
+	if err != nil {
+		return nil, err
+	}
+	b, err := book.Open(ctx, st, name, book.Options{Write: !o.ReadOnly, Fresh: bookFresh})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &noCatalogError{err}
+	}
+	if err == nil && when != "" {
+		err = goBack(ctx, b, when)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func openDatabase(ctx context.Context, address string, o catalog.Options) (*catalog.Catalog, error) {
+	c, err := catalog.Open(ctx, address, o)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &noCatalogError{err}
+	}
+	return c, err
+}
+
+// withDatabase is withCatalog for what needs a database.
+func (a *app) withDatabase(ctx context.Context, o catalog.Options, do func(c *catalog.Catalog) error) error {
+	address, _, err := a.catalogAddress()
+	if err != nil {
+		return err
+	}
+	if isBook(address) {
+		return usage("a fleet needs a catalogue in a database, found %s", shownCatalog(address))
+	}
+	c, err := openDatabase(ctx, address, o)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(c), c.Close())
+}
+
+func (a *app) onDatabase(o catalog.Options, do func(ctx context.Context, c *catalog.Catalog, args []string) error) func(*cobra.Command, []string) error {
+	return run(func(ctx context.Context, args []string) error {
+		return a.withDatabase(ctx, o, func(c *catalog.Catalog) error { return do(ctx, c, args) })
+	})
+}
+
+func (a *app) onCatalog(o catalog.Options, do func(ctx context.Context, c catalog.Files, args []string) error) func(*cobra.Command, []string) error {
+	return run(func(ctx context.Context, args []string) error {
+		return a.withCatalog(ctx, o, func(c catalog.Files) error { return do(ctx, c, args) })
+	})
+}
+
+var forReading = catalog.Options{ReadOnly: true}
+
+// atCommit splits an address of a catalogue in a folder, as photos.catalog@42 or photos.catalog@2026-11-01.
+func atCommit(address string) (catalog, when string) {
+	if at, when, ok := strings.Cut(address, book.Suffix+"@"); ok && !strings.Contains(when, "/") {
+		return at + book.Suffix, when
+	}
+	return address, ""
+}
+
+// goBack makes a catalogue what it was then.
+func goBack(ctx context.Context, b *book.Book, when string) error {
+	if n, err := strconv.ParseInt(when, 10, 64); err == nil {
+		return b.At(ctx, n)
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if at, err := time.Parse(layout, when); err == nil {
+			return b.AtTime(ctx, at)
+		}
+	}
+	return usage("%s: expected a commit, a date or a time, as 42, 2026-11-01 or 2026-11-01T12:00:00Z", when)
+}
