@@ -99,7 +99,7 @@ var imports = map[string]string{
 	"internal/app/catalog/book":          "internal/app/catalog internal/app/catalog/rows internal/base/scan format store format/kit/naming format/kit/pipe format/kit/sorter store/storekit",
 	"internal/app/catalog/book/booktest": "internal/app/catalog internal/app/catalog/book store store/storetest",
 	"internal/app/catalog/export":        "internal/app/catalog internal/app/catalog/book format format/kit/naming",
-	"internal/app/catalog/survey":        " internal/app/catalog codec format store format/kit store/storekit",
+	"internal/app/catalog/survey":        " internal/app/catalog internal/read/parity codec format store format/kit store/storekit",
 	"internal/app/catalog/shelf":         " internal/app/catalog internal/app/catalog/survey codec format store format/kit format/kit/naming store/storekit",
 	"internal/app/fleet":                 " internal/app/catalog internal/app/catalog/shelf internal/app/catalog/survey format format/kit internal/read/content internal/base/glob internal/read/kept format/kit/sorter store store/bucket internal/write/pack internal/read/parity internal/base/meter format/kit/pipe store/storekit",
 	"internal/app/fleet/river":           "internal/app/catalog format",

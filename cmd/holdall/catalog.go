@@ -109,10 +109,11 @@ type archiveJSON struct {
 	Entries  int64      `json:"entries"`
 	Added    time.Time  `json:"added"`
 	Verified *time.Time `json:"verified,omitempty"`
+	Parity   string     `json:"parity,omitempty"`
 }
 
 func archiveAsJSON(x catalog.Archive) archiveJSON {
-	j := archiveJSON{ID: x.ID, Archive: format.Escape(x.Address), Format: x.Format, Size: x.Size, Version: format.Escape(x.Version), Entries: x.Entries, Added: x.Added}
+	j := archiveJSON{ID: x.ID, Archive: format.Escape(x.Address), Format: x.Format, Size: x.Size, Version: format.Escape(x.Version), Entries: x.Entries, Added: x.Added, Parity: x.Parity}
 	if !x.Verified.IsZero() {
 		j.Verified = &x.Verified
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
@@ -78,8 +79,18 @@ func (a *app) catalogAdd(ctx context.Context, c catalog.Files, addresses []strin
 			if verify && !a.dryRun {
 				err = c.Verified(ctx, s.ID, s.Verified)
 			}
+			is := s.Parity
+			if b, ok := c.(*book.Book); ok && err == nil {
+				if is, err = s.ParityNow(ctx); err == nil && is != "" && is != s.Parity && !a.dryRun {
+					err = b.Protected(ctx, map[int64]string{s.ID: is})
+				}
+			}
 			if err == nil {
-				a.tellAdded("unchanged", s.Archive)
+				did := "unchanged"
+				if is != "" && is != s.Parity {
+					did = "parity recorded"
+				}
+				a.tellAdded(did, s.Archive)
 				continue
 			}
 		}

@@ -125,10 +125,24 @@ func (k *catalogCheck) archive(ctx context.Context, x catalog.Archive) error {
 		k.differs("unreadable", x.Address, nil, "%v", err)
 		return nil
 	}
+	if s.In != nil {
+		defer s.In.Close()
+	}
+	if is := ""; x.Parity != "" {
+		switch is, err = s.ParityNow(ctx); {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			k.differs("parity", x.Address, nil, "%v", err)
+		case is == "":
+			k.differs("parity", x.Address, nil, "its parity does not exist any more, or does not belong to this version of the archive")
+		case is != x.Parity:
+			k.differs("parity", x.Address, nil, "expected the parity %s, found %s", x.Parity, is)
+		}
+	}
 	if s.In == nil { // the same version
 		return nil
 	}
-	defer s.In.Close()
 	if k.contents {
 		o := holdall.VerifyOptions{OpenOptions: k.app.openOptions()}
 		o.Param = k.app.paramsOf(x.Format)

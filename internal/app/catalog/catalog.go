@@ -27,6 +27,9 @@ type Archive struct {
 	Entries  int64 // how many paths the catalogue has of it
 	Added    time.Time
 	Verified time.Time // when this version was last found sound; zero means never
+	// Parity is the identity of the parity that lay beside it when that was last looked for. Databases do
+	// not record it.
+	Parity string
 	// Roots are the places that the archive's files were packed from. Empty means
 	// unknown.
 	Roots Roots

@@ -2,6 +2,7 @@ package parity
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 
@@ -40,8 +41,7 @@ func Locate(ctx context.Context, st store.Store, name, at string) (*Guard, error
 	}
 	for _, beside := range Names(name) {
 		g, err := open(ctx, st, beside, beside, st, name)
-		// A file with the name of a set's parity may be the parity of a different archive.
-		if err == nil && beside != NameOf([]string{name}) && !g.ofSet() {
+		if err == nil && !g.f.mayProtect(name) {
 			err = errors.Join(errOther, g.Close())
 		}
 		// A bucket that may not be listed denies permission for objects that do not exist.
@@ -53,12 +53,40 @@ func Locate(ctx context.Context, st store.Store, name, at string) (*Guard, error
 	return nil, nil
 }
 
+// Identity returns the identity of the parity that lies beside an archive of so many bytes, or "" if there is
+// none for it. It reads nothing of the archive: an identity is that of what was protected.
+func Identity(ctx context.Context, st store.Store, name string, size int64) (string, error) {
+	for _, beside := range Names(name) {
+		f, err := Open(ctx, st, beside, beside)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		own, n := int64(0), 0
+		for _, o := range f.Objects {
+			if o.isOf(name) {
+				own, n = own+o.Size, n+1
+			}
+		}
+		if err := f.Close(); err != nil {
+			return "", err
+		}
+		if f.mayProtect(name) && (own == size || n > 1) { // a folder may have objects that are not the archive's
+			return hex.EncodeToString(f.h.id[:]), nil
+		}
+	}
+	return "", nil
+}
+
 // errOther means that the parity belongs to other files.
 var errOther = errors.New("it protects other files")
 
-// ofSet reports whether the objects are files beside the parity, by their names.
-func (g *Guard) ofSet() bool {
-	return len(g.f.Objects) > 0 && g.f.Objects[0].Name != "" && g.f.Objects[0].Name[0] != '/'
+// mayProtect reports whether a file that lies beside an archive may be its parity: one with the name of a
+// set's parity may be that of a different archive. A set has files beside the parity, by their names.
+func (f *File) mayProtect(name string) bool {
+	return f.At == NameOf([]string{name}) || len(f.Objects) > 0 && f.Objects[0].Name != "" && f.Objects[0].Name[0] != '/'
 }
 
 func open(ctx context.Context, from store.Store, fromName, shown string, st store.Store, name string) (*Guard, error) {

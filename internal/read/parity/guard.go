@@ -99,7 +99,7 @@ func bind(ctx context.Context, f *File, st store.Store, name string) (*Guard, er
 			_ = g.Close()
 			return nil, f.corrupt(0, "it lists %s twice", p.name)
 		}
-		p.own = p.name == name || strings.HasPrefix(p.name, strings.TrimSuffix(name, "/")+"/")
+		p.own = o.isOf(name)
 		found = found || p.own
 		g.objs = append(g.objs, p)
 		g.parts[p.name] = p

@@ -77,6 +77,12 @@ func (o Object) NameBeside(name string) string {
 	return path.Join(path.Dir(name), o.Name)
 }
 
+// isOf reports whether o belongs to the archive called name, and not to another one of a set.
+func (o Object) isOf(name string) bool {
+	at := o.NameBeside(name)
+	return at == name || strings.HasPrefix(at, strings.TrimSuffix(name, "/")+"/")
+}
+
 // A Summary says how an archive is divided. Parity is the number of parity blocks.
 type Summary struct {
 	Bytes, Blocks, Groups, Parity int64

@@ -125,7 +125,7 @@ func (b *Book) add(ctx context.Context, all []catalog.Addition, try bool) (done 
 			return nil, fmt.Errorf("%s: twice in one step", format.Escape(a.Address))
 		}
 		twice[a.Address] = true
-		added[i] = Archive{Address: b.relative(a.Address), Format: a.Format, Size: a.Size, Version: text(a.Version), Verified: a.Verified, Roots: a.Roots}
+		added[i] = Archive{Address: b.relative(a.Address), Format: a.Format, Size: a.Size, Version: text(a.Version), Verified: a.Verified, Parity: a.Parity, Roots: a.Roots}
 		for l, err := range a.Rows {
 			if err == nil {
 				err = l.Check(a.Size)
@@ -244,6 +244,23 @@ func (b *Book) Verified(ctx context.Context, id int64, _ time.Time) error {
 			return nil, catalog.Absent(fmt.Sprintf("archive %d", id))
 		}
 		return &Commit{Verified: []ID{ID(id)}}, nil
+	})
+	return err
+}
+
+// Protected records which parity archives have now, by their IDs.
+func (b *Book) Protected(ctx context.Context, parity map[int64]string) error {
+	_, err := b.Commit(ctx, func(s *State) (*Commit, error) {
+		c := &Commit{}
+		for _, a := range s.Archives {
+			if p, ok := parity[int64(a.ID)]; ok && p != a.Parity {
+				c.Parity = append(c.Parity, Parity{a.ID, p})
+			}
+		}
+		if len(c.Parity) == 0 {
+			return nil, nil
+		}
+		return c, nil
 	})
 	return err
 }

@@ -58,7 +58,7 @@ func (b *Book) relative(address string) text {
 }
 
 func (b *Book) record(a *Archive) catalog.Archive {
-	return catalog.Archive{ID: int64(a.ID), Address: b.address(a.Address), Format: a.Format, Size: a.Size, Version: string(a.Version), Entries: a.Entries, Added: a.Added, Verified: a.Verified, Roots: a.Roots}
+	return catalog.Archive{ID: int64(a.ID), Address: b.address(a.Address), Format: a.Format, Size: a.Size, Version: string(a.Version), Entries: a.Entries, Added: a.Added, Verified: a.Verified, Parity: a.Parity, Roots: a.Roots}
 }
 
 // Archives returns all archives, the oldest first.

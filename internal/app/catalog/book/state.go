@@ -65,6 +65,7 @@ type Archive struct {
 	Last     text          `json:"last,omitempty"`
 	Added    time.Time     `json:"added,omitzero"`
 	Verified time.Time     `json:"verified,omitzero"`
+	Parity   string        `json:"parity,omitempty"` // its identity
 	Roots    catalog.Roots `json:"roots,omitempty"`
 }
 
@@ -98,6 +99,7 @@ type Commit struct {
 	Gone     []text    `json:"gone,omitempty"`     // addresses of these, but for those that Add has again
 	Deletes  bool      `json:"deletes,omitempty"`  // all rows of Runs are deletions of files
 	Verified []ID      `json:"verified,omitempty"` // found sound at Time
+	Parity   []Parity  `json:"parity,omitempty"`
 	Moved    []Move    `json:"moved,omitempty"`
 	Runs     []RunRef  `json:"runs,omitempty"`
 	Merged   []string  `json:"merged,omitempty"` // runs that Runs replace
@@ -107,6 +109,12 @@ type Commit struct {
 	Bytes    int64     `json:"bytes,omitempty"`
 
 	inline []byte // a run, or the tails of Runs
+}
+
+// A Parity says which parity an archive has now.
+type Parity struct {
+	Archive ID     `json:"archive"`
+	Parity  string `json:"parity"`
 }
 
 // A Move says that addresses which begin with Old now begin with New. What was written up to Commit
@@ -317,7 +325,10 @@ func (s *State) after(c *Commit, hash string) (*State, error) {
 	n := *s
 	n.Catalog, n.Number, n.Hash, n.Time, n.Floor = c.Catalog, c.Number, hash, c.Time, max(s.Floor, c.Floor)
 	n.Archives, n.Runs, n.Dropped = slices.Clone(s.Archives), slices.Clone(s.Runs), slices.Clone(s.Dropped)
-	drop := map[ID]bool{}
+	drop, parity := map[ID]bool{}, map[ID]string{}
+	for _, p := range c.Parity {
+		parity[p.Archive] = p.Parity
+	}
 	for _, id := range c.Drop {
 		drop[id] = true
 	}
@@ -336,6 +347,9 @@ func (s *State) after(c *Commit, hash string) (*State, error) {
 		a := &n.Archives[i]
 		if slices.Contains(c.Verified, a.ID) {
 			a.Verified = c.Time
+		}
+		if p, ok := parity[a.ID]; ok {
+			a.Parity = p
 		}
 		for _, m := range c.Moved {
 			a.Address = m.of(a.Address)

@@ -16,6 +16,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -69,7 +70,19 @@ func Open(ctx context.Context, st store.Store, name string, known catalog.Archiv
 		s.In, s.Archive = nil, known
 		return s, err
 	}
-	return s, nil
+	if s.Parity, err = s.ParityNow(ctx); err != nil {
+		s.In.Close()
+	}
+	return s, err
+}
+
+// ParityNow returns the identity of the archive's parity, or "" if none lies beside it that can be used.
+func (s Survey) ParityNow(ctx context.Context) (string, error) {
+	id, err := parity.Identity(ctx, s.st, s.name, s.Size)
+	if _, damaged := errors.AsType[*format.CorruptError](err); damaged {
+		err = nil
+	}
+	return id, err
 }
 
 // opened returns the size and version of an archive of one object at the time
