@@ -43,6 +43,7 @@ type Record struct {
 	Roots   catalog.Roots `json:"roots,omitempty"`
 	Gone    []text        `json:"dropped,omitempty"` // addresses of archives, as they were stored
 
+	Object  string   `json:"-"` // that has it
 	Archive string   `json:"-"` // the address of the archive that was added, or ""
 	Dropped []string `json:"-"` // addresses of archives that were removed
 	Deleted []string `json:"-"` // names of files
@@ -144,6 +145,62 @@ func (b *Book) noteLast(ctx context.Context, s *State) error {
 	return nil
 }
 
+// marker is an object beside the catalogue that names its newest commit, or one of those before. It is
+// written with the head, as a record of nothing that is gone.
+func (b *Book) marker(catalog string) string { return b.Name() + goneSuffix + "/last-" + catalog }
+
+func (b *Book) mark(ctx context.Context, s *State) error {
+	o, err := framed(goneMagic, Record{Catalog: s.Catalog, Commit: s.Number, Hash: s.Hash, Time: s.Time}, nil)
+	if err == nil {
+		err = b.putBeside(ctx, b.marker(s.Catalog), o)
+	}
+	return err
+}
+
+// reaches compares the commits with the marker, which an older copy of the catalogue that was put back
+// does not reach.
+func (b *Book) reaches(ctx context.Context) error {
+	name := b.marker(b.current().Catalog)
+	o, err := b.getBeside(ctx, name, mostBeside)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	r := Record{}
+	if err == nil {
+		r, err = parseRecord(o, true)
+	}
+	if err != nil {
+		return &Error{name, err}
+	}
+	if r.Object = name; r.Commit > b.current().Number { // another may have just created it
+		if err := b.follow(ctx); err != nil {
+			return err
+		}
+	}
+	s, hash := b.current(), ""
+	if hash = s.Hash; r.Commit < s.Number {
+		c, err := b.commit(ctx, r.Commit)
+		if err != nil {
+			return b.fail(commitName(r.Commit), err)
+		}
+		hash = c.hash
+	}
+	return r.isOf(s.Number, hash)
+}
+
+// isOf returns an error if a record is of a commit after the last one, or of another one with its number,
+// which has that hash.
+func (r Record) isOf(last int64, hash string) error {
+	if r.Commit <= last && r.Hash == hash {
+		return nil
+	}
+	why := fmt.Sprintf("it is of another commit %d", r.Commit)
+	if r.Commit > last {
+		why = fmt.Sprintf("it is of commit %d, and the last one is %d", r.Commit, last)
+	}
+	return &Error{r.Object, broken(fmt.Errorf("%s: an older copy of the catalogue was put back", why))}
+}
+
 // hasSide reports whether an object that lies beside is as it should be. One of an earlier commit may
 // have the same name.
 func (b *Book) hasSide(ctx context.Context, x side) (bool, error) {
@@ -176,7 +233,9 @@ func (b *Book) putBeside(ctx context.Context, name string, content []byte) error
 func Records(ctx context.Context, st store.Store, folder string, mayBe func(name string) bool) (all []Record, unknown []string, err error) {
 	known := map[string]bool{}
 	var others []string
-	if folder = strings.TrimRight(folder, "/"); folder != "" {
+	if folder = strings.TrimRight(folder, "/"); folder == "." {
+		folder = ""
+	} else if folder != "" {
 		folder += "/"
 	}
 	for info, err := range storekit.List(ctx, st, folder) {
@@ -195,7 +254,7 @@ func Records(ctx context.Context, st store.Store, folder string, mayBe func(name
 			if err != nil {
 				return nil, nil, &Error{info.Name, err}
 			}
-			if added {
+			if r.Object = info.Name; added {
 				r.Archive = storekit.AddressOf(st, archive)
 				known[archive] = true
 			}

@@ -156,7 +156,11 @@ func (b *Book) put(ctx context.Context, object string, content []byte, once bool
 
 // get reads an object in one request, if it has at most so many bytes.
 func (b *Book) get(ctx context.Context, object string, most int) ([]byte, error) {
-	o, err := b.st.Open(ctx, b.dir+object)
+	return b.getBeside(ctx, b.dir+object, most)
+}
+
+func (b *Book) getBeside(ctx context.Context, name string, most int) ([]byte, error) {
+	o, err := b.st.Open(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -195,6 +199,9 @@ func Open(ctx context.Context, st store.Store, name string, o Options) (*Book, e
 	if o.Write {
 		if err = b.isOf(ctx, b.current()); err == nil {
 			err = b.whole(ctx)
+		}
+		if err == nil {
+			err = b.reaches(ctx)
 		}
 	}
 	return b, err
@@ -533,6 +540,9 @@ func (b *Book) writeHead(ctx context.Context) error {
 	o, err := s.encode(b.saved)
 	if err == nil {
 		err = b.put(ctx, "head", o, false)
+	}
+	if err == nil {
+		err = b.mark(ctx, s)
 	}
 	b.head, b.wrote = s.Number, b.o.Now()
 	return b.fail("head", err)

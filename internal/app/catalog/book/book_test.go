@@ -462,6 +462,107 @@ func TestAGapIsNoticed(t *testing.T) {
 	}
 }
 
+// A catalogue that was put back from an older copy is not written to, and is read as it is.
+func TestAnOlderCopyIsNoticed(t *testing.T) {
+	rnd := testkit.Rand(t)
+	later := map[string]func(t *testing.T, b *Book) error{
+		"an addition": func(t *testing.T, b *Book) error {
+			_, err := b.Add(t.Context(), addition(rnd, "mem://packed/later.caf", "c"))
+			return err
+		},
+		"a deletion": func(t *testing.T, b *Book) error {
+			_, err := b.Delete(t.Context(), "", []string{"a"}, 0)
+			return err
+		},
+		"a removal": func(t *testing.T, b *Book) error {
+			_, err := b.Remove(t.Context(), "mem://packed/0.caf")
+			return err
+		},
+		"a run": func(t *testing.T, b *Book) error {
+			b.o.inline = 0
+			for i := range 2 { // the second has the first one's commit in its name
+				if _, err := b.Add(t.Context(), addition(rnd, fmt.Sprintf("s3://elsewhere/%d.caf", i), "d")); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	for name, do := range later {
+		for _, closed := range []bool{false, true} { // one that is not closed is killed within a second
+			t.Run(fmt.Sprintf("%s, %v", name, closed), func(t *testing.T) {
+				st := newMemory()
+				b := created(t, st)
+				if _, err := b.Add(t.Context(), addition(rnd, "mem://packed/0.caf", "a", "b")); err != nil {
+					t.Fatal(err)
+				}
+				if err := b.Close(); err != nil {
+					t.Fatal(err)
+				}
+				copied := map[string][]byte{}
+				for info := range st.List(t.Context(), at+"/") {
+					copied[info.Name] = st.Get(info.Name)
+				}
+				problems := func(b *Book) (all []string) {
+					t.Helper()
+					if err := b.Check(t.Context(), func(problem string) { all = append(all, problem) }); err != nil {
+						t.Fatal(err)
+					}
+					return all
+				}
+				b = opened(t, st, Options{Write: true})
+				b.wrote = time.Now().Add(time.Hour) // the head, so it does not again
+				if err := do(t, b); err != nil {
+					t.Fatal(err)
+				}
+				if closed {
+					if err := b.Close(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if found := problems(opened(t, st, Options{})); len(found) > 0 {
+					t.Fatal(found)
+				}
+				for info := range st.List(t.Context(), at+"/") {
+					if !strings.Contains(info.Name, "/runs/") {
+						_ = st.Remove(t.Context(), info.Name)
+					}
+				}
+				for name, content := range copied {
+					st.Put(name, content)
+				}
+				reader := opened(t, st, Options{})
+				if _, err := reader.Newest(t.Context(), "a"); err != nil {
+					t.Error(err)
+				}
+				found := problems(reader)
+				if len(found) != 1 || !strings.Contains(found[0], "older copy") || !strings.Contains(found[0], "'holdall catalog rebuild'") {
+					t.Errorf("check: %q", found)
+				}
+				w, err := Open(t.Context(), st, at, Options{Write: true})
+				if closed {
+					if !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), goneSuffix+"/last-") || !strings.Contains(err.Error(), "the last one is 2") {
+						t.Errorf("%v", err)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				// A writer that goes on makes other commits of these numbers.
+				for range 3 {
+					if _, err := w.Add(t.Context(), addition(rnd, "mem://packed/other.caf", "e")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if found = problems(w); name != "a run" && (len(found) != 1 || !strings.Contains(found[0], "another commit 3")) {
+					t.Errorf("check, later: %q", found)
+				}
+			})
+		}
+	}
+}
+
 // careless replaces objects that are to be created once.
 type careless struct{ *storetest.Mem }
 

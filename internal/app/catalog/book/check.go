@@ -1,11 +1,15 @@
 package book
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/rows"
@@ -31,23 +35,25 @@ func (b *Book) Check(ctx context.Context, report func(problem string)) error {
 		return nil
 	}
 	// The commits must lead to the state.
-	is := &State{}
-	for is.Number < s.Number {
-		c, err := b.commit(ctx, is.Number+1)
-		if err == nil {
-			var n *State
-			if n, err = is.after(c.Commit, c.hash); err == nil {
-				is = n
-				continue
+	is, hashes, gap := &State{}, map[int64]string{}, false
+	walk := func() error {
+		for !gap {
+			n, err := b.next(ctx, is)
+			if is.Number >= s.Number && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)) {
+				return nil
 			}
+			if gap = err != nil; gap {
+				return said(err)
+			}
+			if is = n; n.Number == s.Number && (n.Hash != s.Hash || n.Entries != s.Entries || len(n.Archives) != len(s.Archives)) {
+				report("the head is not what the commits make")
+			}
+			hashes[n.Number] = n.Hash
 		}
-		if err := said(b.fail(commitName(is.Number+1), err)); err != nil {
-			return err
-		}
-		break
+		return nil
 	}
-	if is.Number == s.Number && (is.Hash != s.Hash || is.Entries != s.Entries || len(is.Archives) != len(s.Archives)) {
-		report("the head is not what the commits make")
+	if err := walk(); err != nil {
+		return err
 	}
 	entries := map[ID]int64{}
 	used := map[string]bool{"head": true}
@@ -87,6 +93,7 @@ func (b *Book) Check(ctx context.Context, report func(problem string)) error {
 			report(fmt.Sprintf("entries of archive %d, which is not there", id))
 		}
 	}
+	var named []Record // which name a commit
 	for info, err := range storekit.List(ctx, b.st, b.dir) {
 		if errors.Is(err, errors.ErrUnsupported) {
 			return nil
@@ -98,9 +105,10 @@ func (b *Book) Check(ctx context.Context, report func(problem string)) error {
 		n, ok := numbered(path.Base(name))
 		switch path.Dir(name) {
 		case "commits":
-			if !ok || n > s.Number+1 {
-				report(fmt.Sprintf("%s does not belong to the commits before", name))
+			if !ok {
+				report(fmt.Sprintf("%s does not belong to the catalogue", name))
 			}
+			named = append(named, Record{Object: info.Name, Commit: n})
 		case "states":
 			if _, err := b.stored(ctx, n); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				if err := said(err); err != nil {
@@ -108,11 +116,38 @@ func (b *Book) Check(ctx context.Context, report func(problem string)) error {
 				}
 			}
 		case "runs": // others may be in use by readers, or be written
+			base, _, _ := strings.Cut(path.Base(name), "-")
+			if n, err := strconv.ParseInt(base, 10, 64); err == nil {
+				named = append(named, Record{Object: info.Name, Commit: n})
+			}
 		default:
 			if !used[name] {
 				report(fmt.Sprintf("%s does not belong to the catalogue", name))
 			}
 		}
 	}
-	return nil
+	// What lies there may have come with later commits, which must be there then.
+	beside, _, err := Records(ctx, b.st, path.Dir(b.Name()), func(string) bool { return false })
+	if err == nil {
+		err = walk()
+	} else {
+		err = said(err)
+	}
+	named = append(named, beside...)
+	slices.SortStableFunc(named, func(a, b Record) int { return cmp.Compare(b.Commit, a.Commit) })
+	for _, r := range named {
+		if gap || err != nil {
+			break
+		}
+		if r.Catalog == "" {
+			r.Hash = hashes[r.Commit]
+		} else if r.Catalog != s.Catalog {
+			continue
+		}
+		if err := r.isOf(is.Number, hashes[r.Commit]); err != nil {
+			report(err.Error())
+			break // the others say the same
+		}
+	}
+	return err
 }

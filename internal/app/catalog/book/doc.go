@@ -6,6 +6,8 @@
 //	head                       a state, or its number: a hint, which may be old
 //	runs/41-RANDOM             rows: what is known of files. See package rows
 //
+// Beside the catalogue and its archives lies what makes it again, and what tells an older copy: see Record.
+//
 // A reader takes the head, and applies the commits after it until there is none. Nothing but the head
 // is ever written twice. docs/catalog.md describes the bytes.
 package book
