@@ -110,12 +110,16 @@ type archiveJSON struct {
 	Added    time.Time  `json:"added"`
 	Verified *time.Time `json:"verified,omitempty"`
 	Parity   string     `json:"parity,omitempty"`
+	From     []string   `json:"from,omitempty"`
 }
 
 func archiveAsJSON(x catalog.Archive) archiveJSON {
 	j := archiveJSON{ID: x.ID, Archive: format.Escape(x.Address), Format: x.Format, Size: x.Size, Version: format.Escape(x.Version), Entries: x.Entries, Added: x.Added, Parity: x.Parity}
 	if !x.Verified.IsZero() {
 		j.Verified = &x.Verified
+	}
+	for _, r := range x.Roots.All() {
+		j.From = append(j.From, format.Escape(store.Redact(r.Address)))
 	}
 	return j
 }

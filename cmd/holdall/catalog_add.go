@@ -14,13 +14,15 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
 
 func (a *app) catalogAddCommand() *cobra.Command {
-	var again, verify bool
+	var o adding
+	var from string
 	cmd := &cobra.Command{
 		Use:   "add ARCHIVE...",
 		Short: "Record the entries of archives",
@@ -29,14 +31,27 @@ An archive that the catalogue has in the same version is skipped, unless you
 give --again. If the catalogue has another version of it, the new one replaces
 that.
 
+--from says which bucket the files were packed from. It appears in the catalogue
+then, as 'holdall ls catalog:s3://photos' and 'holdall serve --s3' show it. The
+names in the archive must be those in the bucket, below the prefix if you give
+one. It stays when an archive is added again.
+
 The exit code is 1 if one of several archives could not be added.`,
 		Example: `  holdall catalog add photos-*.caf
-  holdall catalog add --verify https://example.org/docs.caf`,
+  holdall catalog add --verify https://example.org/docs.caf
+  holdall catalog add --from s3://photos/2026 s3://packed/2026.caf`,
 		Args: args(1, -1, "an archive"),
 		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c catalog.Files, args []string) error {
+			if from != "" {
+				root, err := shelf.RootOf(from)
+				if err != nil {
+					return usage("--from: %v", err)
+				}
+				o.roots = catalog.RootsOf([]catalog.Root{root})
+			}
 			failed := false
 			for some := range slices.Chunk(args, addsAtOnce) {
-				err := a.catalogAdd(ctx, c, some, again, verify, func(address string, err error) error {
+				err := a.catalogAdd(ctx, c, some, o, func(address string, err error) error {
 					if len(args) == 1 || ctx.Err() != nil {
 						return err
 					}
@@ -52,17 +67,24 @@ The exit code is 1 if one of several archives could not be added.`,
 			return answer(failed)
 		}),
 	}
-	cmd.Flags().BoolVar(&again, "again", false, "read archives again even if their version is unchanged")
-	cmd.Flags().BoolVar(&verify, "verify", false, "verify archives first, and record only sound ones")
+	cmd.Flags().BoolVar(&o.again, "again", false, "read archives again even if their version is unchanged")
+	cmd.Flags().BoolVar(&o.verify, "verify", false, "verify archives first, and record only sound ones")
+	cmd.Flags().StringVar(&from, "from", "", "the `bucket` that the files were packed from, with a prefix if not from all of it: s3://photos/2026")
 	a.dryRunFlag(cmd.Flags())
 	return cmd
+}
+
+// adding says how archives are added.
+type adding struct {
+	again, verify bool
+	roots         catalog.Roots // if they are given
 }
 
 // addsAtOnce is how many archives are recorded in one step, if none fails.
 const addsAtOnce = 64
 
 // catalogAdd records archives. It calls failed for each that cannot be recorded.
-func (a *app) catalogAdd(ctx context.Context, c catalog.Files, addresses []string, again, verify bool, failed func(address string, err error) error) error {
+func (a *app) catalogAdd(ctx context.Context, c catalog.Files, addresses []string, o adding, failed func(address string, err error) error) error {
 	m := &holdall.Meter{}
 	stop := a.showProgress(m, "added")
 	defer func() { stop() }()
@@ -74,9 +96,9 @@ func (a *app) catalogAdd(ctx context.Context, c catalog.Files, addresses []strin
 		}
 	}()
 	for _, address := range addresses {
-		s, err := a.surveyed(ctx, c, address, again, verify)
+		s, err := a.surveyed(ctx, c, address, o)
 		if err == nil && s.In == nil {
-			if verify && !a.dryRun {
+			if o.verify && !a.dryRun {
 				err = c.Verified(ctx, s.ID, s.Verified)
 			}
 			is := s.Parity
@@ -147,13 +169,13 @@ func (a *app) catalogAdd(ctx context.Context, c catalog.Files, addresses []strin
 		}
 	}
 	if len(later) > 0 {
-		return a.catalogAdd(ctx, c, later, again, verify, failed)
+		return a.catalogAdd(ctx, c, later, o, failed)
 	}
 	return nil
 }
 
 // surveyed opens an archive that is to be recorded. If it is known in this version, In is nil.
-func (a *app) surveyed(ctx context.Context, c catalog.Files, address string, again, verify bool) (s survey.Survey, err error) {
+func (a *app) surveyed(ctx context.Context, c catalog.Files, address string, how adding) (s survey.Survey, err error) {
 	st, name, err := a.locateCatalogued(ctx, address)
 	if err != nil {
 		return s, err
@@ -162,12 +184,15 @@ func (a *app) surveyed(ctx context.Context, c catalog.Files, address string, aga
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return s, err
 	}
-	if again {
+	if how.again || how.roots != "" && how.roots != known.Roots {
 		known = catalog.Archive{}
 	}
 	o := a.openOptions()
 	o.Index = a.useIndex()
-	if s, err = survey.Open(ctx, st, name, known, o); err != nil || !verify {
+	if s, err = survey.Open(ctx, st, name, known, o); err == nil && how.roots != "" {
+		s.Roots = how.roots
+	}
+	if err != nil || !how.verify {
 		return s, err
 	}
 	if err = a.verifyQuietly(ctx, st, []string{name}, a.openOptions()); err != nil && s.In != nil {

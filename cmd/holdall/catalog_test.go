@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -74,5 +75,30 @@ func TestCatalogRequests(t *testing.T) {
 	run("catalog", "add", web.URL+"/x.caf") // already recorded: one request shows that it is unchanged
 	if len(asked) != 1 {
 		t.Errorf("asked for %q", asked)
+	}
+}
+
+// A server shows the buckets that archives in a folder's catalogue were packed from.
+func TestBucketsOfACatalogueInAFolder(t *testing.T) {
+	dir := t.TempDir()
+	db, archive := filepath.Join(dir, "photos.catalog"), filepath.Join(dir, "x.caf")
+	in := testkit.Tree(t, filepath.Join(dir, "in"), map[string]string{"a/b": "one"})
+	for _, args := range [][]string{{"pack", "-o", archive, in}, {"catalog", "init", "--db", db}, {"catalog", "add", "--db", db, "--from", "gs://photos/2026", archive}} {
+		var errOut bytes.Buffer
+		if code := newApp(nil, &errOut, &errOut).run(t.Context(), args); code != 0 {
+			t.Fatalf("%v: exit code %d: %s", args, code, errOut.String())
+		}
+	}
+	a := newApp(nil, io.Discard, io.Discard)
+	served, err := a.bucketsToServe(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := served.folder.List(t.Context())
+	if err != nil || len(all) != 1 || all[0].Name != "photos" {
+		t.Errorf("%+v, %v", all, err)
+	}
+	for _, clean := range a.cleanup {
+		clean()
 	}
 }

@@ -197,6 +197,20 @@ func place(address string) (scheme, bucket, prefix string, ok bool) {
 	return scheme, u.Host, path, true
 }
 
+// RootOf returns the root of an archive with files of a bucket, or of a prefix in it.
+func RootOf(address string) (catalog.Root, error) {
+	u, err := url.Parse(address)
+	if _, _, _, ok := place(address); !ok || err != nil || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return catalog.Root{}, noBucket(address)
+	}
+	u.Path, u.RawPath = strings.TrimRight(u.Path, "/")+"/", ""
+	return catalog.Root{Address: u.String()}, nil
+}
+
+func noBucket(address string) error {
+	return fmt.Errorf("%s: expected the address of a bucket, as s3://photos", store.Redact(address))
+}
+
 // Called returns the shown address of the catalogue, without secrets.
 func (s *Shelf) Called() string { return s.o.Address }
 

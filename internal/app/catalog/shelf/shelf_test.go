@@ -326,3 +326,16 @@ func TestACatalogueSaysWhatItHas(t *testing.T) {
 		}
 	})
 }
+
+func TestRootsAreAddressesOfBuckets(t *testing.T) {
+	for given, want := range map[string]string{
+		"s3://photos": "s3://photos/", "s3://photos/": "s3://photos/", "s3://photos/a%20b/c+d": "s3://photos/a%20b/c+d/", "gs://photos/2026//": "gs://photos/2026/",
+		"az://account/photos/2026": "az://account/photos/2026/", "az://account": "", "s3://": "", "photos": "", "/photos": "", "https://example.org/photos": "",
+		"s3://user:secret@photos": "", "s3://photos?region=eu": "", "s3://photos/%zz": "", "": "",
+	} {
+		r, err := shelf.RootOf(given)
+		if r.Address != want || r.Prefix != "" || (err == nil) != (want != "") || err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %+v, %v", given, r, err)
+		}
+	}
+}

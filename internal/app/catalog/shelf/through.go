@@ -3,7 +3,6 @@ package shelf
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"iter"
 	"maps"
@@ -28,7 +27,7 @@ func (s *Shelf) openSources(ctx context.Context) error {
 	for _, address := range s.o.Through {
 		scheme, bucket, prefix, ok := place(address)
 		if !ok {
-			return fmt.Errorf("%s: expected the address of a bucket, as s3://photos", store.Redact(address))
+			return noBucket(address)
 		}
 		if prefix != "" {
 			prefix = strings.TrimRight(prefix, "/") + "/"
