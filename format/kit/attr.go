@@ -15,7 +15,7 @@ const ETagAttr = "etag"
 // MD5OfETag returns the MD5 that an ETag is, if it is one.
 func MD5OfETag(etag string) (sum []byte, ok bool) {
 	const digits = 32
-	if len(etag) != digits+2 || etag[0] != '"' || etag[digits+1] != '"' || strings.ToLower(etag) != etag {
+	if len(etag) != digits+2 || etag[0] != '"' || etag[digits+1] != '"' || strings.ContainsAny(etag, "ABCDEF") {
 		return nil, false
 	}
 	sum, err := hex.DecodeString(etag[1 : digits+1])

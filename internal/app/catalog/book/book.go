@@ -165,7 +165,7 @@ func (b *Book) getBeside(ctx context.Context, name string, most int) ([]byte, er
 		return nil, err
 	}
 	defer o.Close()
-	p := make([]byte, min(most, 128<<10))
+	p := make([]byte, min(most, headTails+32<<10))
 	n, err := storekit.ReadHead(ctx, o, p)
 	if err != nil {
 		return nil, err

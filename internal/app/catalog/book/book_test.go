@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -834,7 +835,7 @@ func TestConflicts(t *testing.T) {
 // counted counts requests and bytes.
 type counted struct {
 	*storetest.Mem
-	requests, bytes int
+	requests, bytes atomic.Int64
 }
 
 type countedObject struct {
@@ -845,7 +846,7 @@ type countedObject struct {
 func (c *counted) Open(ctx context.Context, name string) (store.Object, error) {
 	o, err := c.Mem.Open(ctx, name)
 	if err != nil {
-		c.requests++
+		c.requests.Add(1)
 	}
 	return countedObject{o, c}, err
 }
@@ -853,20 +854,20 @@ func (c *counted) Open(ctx context.Context, name string) (store.Object, error) {
 func (c *counted) Can() store.Abilities { return store.Abilities{} }
 
 func (o countedObject) ReadAt(ctx context.Context, p []byte, off int64) error {
-	o.c.requests++
-	o.c.bytes += len(p)
+	o.c.requests.Add(1)
+	o.c.bytes.Add(int64(len(p)))
 	return o.Object.ReadAt(ctx, p, off)
 }
 
 func (o countedObject) Can() store.ObjectAbilities {
 	return store.ObjectAbilities{ReadEnd: func(ctx context.Context, p []byte, tail bool) (int, error) {
-		o.c.requests++
+		o.c.requests.Add(1)
 		info, err := o.Object.Info(ctx)
 		if err != nil {
 			return 0, err
 		}
 		n := int(min(info.Size, int64(len(p))))
-		o.c.bytes += n
+		o.c.bytes.Add(int64(n))
 		return n, o.Object.ReadAt(ctx, p[:n], 0)
 	}}
 }
@@ -893,46 +894,61 @@ func manyRows(n, first int) (all []catalog.Addition) {
 	return all
 }
 
-// From far away, a file among many is found in few requests.
+// From far away, a file among many is found in few requests: in one large run, and in eight.
 func TestAFirstReadTakesFewRequests(t *testing.T) {
-	st := &storetest.Mem{}
-	b := created(t, st)
-	n := 100_000
-	if testkit.All(t) {
-		n = 1_000_000
-	}
-	if _, err := b.Add(t.Context(), manyRows(n, 0)...); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	find := func(most int) {
-		t.Helper()
-		c := &counted{Mem: st}
-		b := opened(t, c, Options{Fresh: time.Hour})
-		name := fmt.Sprintf("2026/%03d/photo-%08d.jpg", n/2000, n/2*7)
-		f, err := b.Newest(t.Context(), name)
-		if err != nil || f.In.Format != "caf" || !strings.HasPrefix(f.In.Address, "packed/photos-") {
-			t.Fatalf("%+v, %v", f, err)
+	for runs, c := range map[int]struct {
+		small, large []int // rows of each run
+		most, list   int64
+	}{
+		1: {[]int{100_000}, []int{1_000_000}, 3, 3}, // the content is one more
+		8: {[]int{100_000, 40_000, 12_000, 6000, 5000, 2000, 1000, 1000}, []int{1_000_000, 200_000, 100_000, 30_000, 20_000, 10_000, 2000, 1000}, 6, 9},
+	} {
+		sizes := c.small
+		if testkit.All(t) {
+			sizes = c.large
 		}
-		t.Logf("%d requests, %d bytes", c.requests, c.bytes)
-		if c.requests > most {
-			t.Errorf("%d requests, expected at most %d", c.requests, most)
-		}
-		was := c.requests
-		k := 0
-		for _, err := range b.ListFrom(t.Context(), "2026/033/", "", nil) {
-			if err != nil {
+		st := &storetest.Mem{}
+		b := created(t, st)
+		var names []string
+		for k, n := range sizes {
+			all := manyRows(n, k)
+			if _, err := b.Add(t.Context(), all...); err != nil {
 				t.Fatal(err)
 			}
-			k++
+			for l := range all[len(all)/2].Rows {
+				names = append(names, l.Path)
+				break
+			}
 		}
-		if k != 1000 || c.requests-was > 3 {
-			t.Errorf("a list of %d: %d requests", k, c.requests-was)
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(b.current().Runs); n != runs {
+			t.Fatalf("%d runs, expected %d", n, runs)
+		}
+		for _, name := range names {
+			far := &counted{Mem: st}
+			b := opened(t, far, Options{Fresh: time.Hour})
+			f, err := b.Newest(t.Context(), name)
+			if err != nil || f.In.Format != "caf" || !strings.HasPrefix(f.In.Address, "packed/photos-") {
+				t.Fatalf("%+v, %v", f, err)
+			}
+			first := far.requests.Load()
+			k := 0
+			for _, err := range b.ListFrom(t.Context(), "2026/000/", "", nil) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if k++; k == 1000 {
+					break
+				}
+			}
+			t.Logf("%d runs: %d requests, and %d for a list; %d bytes", runs, first, far.requests.Load()-first, far.bytes.Load())
+			if first > c.most || k != 1000 || far.requests.Load()-first > c.list {
+				t.Errorf("%d runs: %d requests, expected %d; then %d for a list of %d, expected %d", runs, first, c.most, far.requests.Load()-first, k, c.list)
+			}
 		}
 	}
-	find(3) // the content is the fourth
 }
 
 func BenchmarkAdd(b *testing.B) {

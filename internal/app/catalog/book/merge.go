@@ -8,12 +8,13 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog/rows"
 )
 
-// Runs of about the same size are merged when there are tierRuns of them: a name is then looked for in
-// few runs, and a row is written again as often as its run gets tierBits times larger.
-const (
-	tierRuns = 4
-	tierBits = 3 // a tier has sizes up to 1<<tierBits times those of the one below
-)
+// Runs of about the same size are merged when there are some of them: a name is then looked for in
+// few runs, and a row is written again about as often as its run gets tierBits times larger.
+const tierBits = 3 // a tier has sizes up to 1<<tierBits times those of the one below
+
+// tierRuns is how many runs of a tier are merged. Filters of up to 32,767 rows, tier 5, come with the head
+// of the catalogue. Of larger ones, each takes a reader a request, so there are fewer.
+func tierRuns(tier int) int { return min(max(9-tier, 2), 4) }
 
 func tier(rows int64) int { return (bits.Len64(uint64(rows)) + tierBits - 1) / tierBits }
 
@@ -28,7 +29,7 @@ func (s *State) toMerge() (some []RunRef) {
 	}
 	for t := 0; t <= most; t++ {
 		// With a tier, what is smaller is merged too.
-		if some = append(some, of[t]...); len(of[t]) >= tierRuns {
+		if some = append(some, of[t]...); len(of[t]) >= tierRuns(t) {
 			return some
 		}
 	}

@@ -244,12 +244,16 @@ func (b *Book) NewestIn(ctx context.Context, path string, in catalog.Scope) (cat
 	return catalog.Found{}, cmp.Or(err, catalog.Absent(path))
 }
 
-// each calls do with all rows from a name on, until it returns an error.
-func (b *Book) each(ctx context.Context, from string, do func(s *State, x *rows.Item) error) error {
+// each calls do with all rows in [from, before), and perhaps some after them, until it returns an error.
+func (b *Book) each(ctx context.Context, from, before string, do func(s *State, x *rows.Item) error) error {
 	s, err := b.State(ctx)
 	var runs []*rows.Run
 	if err == nil {
 		runs, err = b.runsOf(ctx, s.Runs)
+	}
+	runs = slices.DeleteFunc(runs, func(r *rows.Run) bool { return !r.Within(from, before) })
+	if err == nil && len(runs) > 1 && !b.Near() { // not one after the other
+		err = pipe.Each(ctx, pipe.All(runs), len(runs), func(ctx context.Context, r *rows.Run) error { return r.Fetch(ctx, from) })
 	}
 	if err != nil || len(runs) == 0 {
 		return err
@@ -276,7 +280,7 @@ var errEnough = errors.New("enough")
 func (b *Book) Between(ctx context.Context, from, before string, in catalog.Scope) iter.Seq2[catalog.Location, error] {
 	return pipe.Told(func(tell func(catalog.Location) error) error {
 		done, any := "", false // the name that was told or deleted last
-		return b.each(ctx, from, func(s *State, x *rows.Item) error {
+		return b.each(ctx, from, before, func(s *State, x *rows.Item) error {
 			if before != "" && x.Name >= before {
 				return errEnough
 			}
@@ -325,7 +329,7 @@ func (b *Book) Locations(ctx context.Context, a catalog.Archive) iter.Seq2[catal
 		}
 		first, last := string(s.Archives[i].First), string(s.Archives[i].Last)
 		deleted, name := int64(0), ""
-		return b.each(ctx, first, func(_ *State, x *rows.Item) error {
+		return b.each(ctx, first, last+"\x00", func(_ *State, x *rows.Item) error {
 			if x.Name > last {
 				return errEnough
 			}

@@ -295,7 +295,7 @@ func (s *State) number() {
 
 // headTails is how many bytes of tails a head has, and headArchives of archives, about.
 const (
-	headTails    = 96 << 10
+	headTails    = 224 << 10
 	headArchives = 100
 )
 

@@ -10,8 +10,9 @@ const (
 	filterHashes = 7
 	bitsPerName  = 10
 
-	// mostNear is how many blocks belong to the end of a run, which comes with the head of a catalogue.
-	mostNear = 4
+	// mostNear is how many blocks belong to the end of a run, which comes with the head of a catalogue: those
+	// of 32,767 names.
+	mostNear = 11
 
 	// mostFiltered is how many rows may have a filter. Of several runs, the largest needs none.
 	mostFiltered = 32 << 20

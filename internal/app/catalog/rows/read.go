@@ -330,6 +330,22 @@ func (r *Run) load(ctx context.Context, refs []ref, most int) ([]*page, error) {
 // mostAhead is how much is read at once.
 const mostAhead = 1 << 20
 
+// Fetch reads the first page that From needs, so that it finds it in the cache.
+func (r *Run) Fetch(ctx context.Context, name string) error {
+	for refs, err := range r.pages(ctx, name) {
+		if err == nil {
+			_, err = r.load(ctx, refs, 1)
+		}
+		return err
+	}
+	return nil
+}
+
+// Within reports whether the run may have names in [from, before). If before is empty, there is no upper bound.
+func (r *Run) Within(from, before string) bool {
+	return len(r.refs) > 0 && from <= r.last && (before == "" || r.refs[0].first < before)
+}
+
 // An Item is a row of a catalogue. About is its archive, if the row's page describes it.
 type Item struct {
 	Row
