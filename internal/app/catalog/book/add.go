@@ -208,7 +208,7 @@ func (b *Book) add(ctx context.Context, all []catalog.Addition, try bool) (done 
 		if s, err = b.full(ctx, b.current()); err == nil {
 			_, err = change(s)
 		}
-	} else if s, err = b.Commit(ctx, change); err == nil {
+	} else if s, err = b.commitNow(ctx, change); err == nil {
 		err = b.merge(ctx)
 	}
 	if s == nil {

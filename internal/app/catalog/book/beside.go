@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/rows"
 	"github.com/holdall/holdall/internal/base/scan"
@@ -109,8 +110,11 @@ func (b *Book) sides(ctx context.Context, c numberedCommit) (all []side, err err
 // note writes what lies beside for a commit.
 func (b *Book) note(ctx context.Context, c numberedCommit) error {
 	all, err := b.sides(ctx, c)
-	for i := 0; i < len(all) && err == nil; i++ {
-		err = b.putBeside(ctx, all[i].name, all[i].object)
+	put := func(ctx context.Context, x side) error { return b.putBeside(ctx, x.name, x.object) }
+	if n := len(all); err == nil && n > 0 { // the last is written last
+		if err = pipe.Each(ctx, pipe.All(all[:n-1]), 16, put); err == nil {
+			err = put(ctx, all[n-1])
+		}
 	}
 	if err == nil {
 		b.noted = c.Number
@@ -124,21 +128,25 @@ func (b *Book) noteLast(ctx context.Context, s *State) error {
 	if b.noted >= s.Number {
 		return nil
 	}
-	c, err := b.commit(ctx, s.Number)
-	if err != nil {
-		return b.fail(commitName(s.Number), err)
+	last := s.last
+	if last == nil {
+		c, err := b.commit(ctx, s.Number)
+		if err != nil {
+			return b.fail(commitName(s.Number), err)
+		}
+		last = &c
 	}
-	all, err := b.sides(ctx, c)
+	all, err := b.sides(ctx, *last)
 	if err != nil {
 		return err
 	}
-	if n := len(all); n > 0 { // the last is written last
+	if n := len(all); n > 0 {
 		there, err := b.hasSide(ctx, all[n-1])
 		if err != nil {
 			return &Error{all[n-1].name, err}
 		}
 		if !there {
-			return b.note(ctx, c)
+			return b.note(ctx, *last)
 		}
 	}
 	b.noted = s.Number
@@ -204,14 +212,9 @@ func (r Record) isOf(last int64, hash string) error {
 // hasSide reports whether an object that lies beside is as it should be. One of an earlier commit may
 // have the same name.
 func (b *Book) hasSide(ctx context.Context, x side) (bool, error) {
-	o := storekit.Briefly(b.st, x.name)
-	is := make([]byte, len(x.object))
-	info, err := o.Info(ctx)
-	if err == nil && info.Size == int64(len(is)) {
-		err = o.ReadAt(ctx, is, 0)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+	is, err := b.getBeside(ctx, x.name, mostBeside)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrChanged) {
+		return false, nil
 	}
 	return bytes.Equal(is, x.object), err
 }

@@ -422,11 +422,16 @@ type Change func(s *State) (*Commit, error)
 // Commit commits a change, and returns the state after it. If the change returns nil, nothing is
 // committed. A state with an error means that the commit is there, and what should follow it failed.
 func (b *Book) Commit(ctx context.Context, change Change) (*State, error) {
-	b.writing.Lock()
-	defer b.writing.Unlock()
 	if err := b.follow(ctx); err != nil {
 		return nil, err
 	}
+	return b.commitNow(ctx, change)
+}
+
+// commitNow is Commit for those that have just asked for the newest commit.
+func (b *Book) commitNow(ctx context.Context, change Change) (*State, error) {
+	b.writing.Lock()
+	defer b.writing.Unlock()
 	for {
 		s, err := b.full(ctx, b.current())
 		if err != nil {
@@ -458,22 +463,18 @@ func (b *Book) Commit(ctx context.Context, change Change) (*State, error) {
 		if err != nil {
 			return nil, err
 		}
-		if is == nil { // another was first
-			if err := b.follow(ctx); err != nil {
-				return nil, err
-			}
-			continue
-		}
 		n, err := s.after(is.Commit, is.hash)
 		if err != nil {
 			return nil, b.fail(commitName(c.Number), broken(err))
 		}
-		b.take(s, n)
-		return n, errors.Join(b.note(ctx, *is), b.checkpoint(ctx))
+		n.last = is
+		if b.take(s, n); is.Attempt == c.Attempt { // otherwise another was first
+			return n, errors.Join(b.note(ctx, *is), b.checkpoint(ctx))
+		}
 	}
 }
 
-// create creates a commit, and returns it as readers do. If another has that number, it returns nil.
+// create creates a commit, and returns it as readers do. If another has that number, it returns that one.
 func (b *Book) create(ctx context.Context, c *Commit) (*numberedCommit, error) {
 	o, err := c.encode()
 	if err != nil {
@@ -492,10 +493,7 @@ func (b *Book) create(ctx context.Context, c *Commit) (*numberedCommit, error) {
 		is, gerr := b.commit(ctx, c.Number)
 		switch {
 		case gerr == nil:
-			if is.Attempt != c.Attempt {
-				return nil, nil
-			}
-			return done()
+			return &is, nil
 		case !errors.Is(gerr, fs.ErrNotExist):
 			return nil, b.fail(commitName(c.Number), errors.Join(err, gerr))
 		case try == tries || ctx.Err() != nil || errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported):

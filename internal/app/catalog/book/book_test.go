@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -960,4 +961,111 @@ func BenchmarkAdd(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100_000, "ns/row")
+}
+
+// far answers after some time.
+type far struct {
+	memory
+	after    time.Duration
+	requests *atomic.Int64
+}
+
+func (f far) wait(ctx context.Context) error {
+	f.requests.Add(1)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(f.after):
+		return nil
+	}
+}
+
+func (f far) Open(ctx context.Context, name string) (store.Object, error) {
+	o, err := f.memory.Open(ctx, name)
+	if err != nil {
+		return nil, errors.Join(f.wait(ctx), err)
+	}
+	return farObject{o, f}, nil
+}
+
+func (f far) Can() store.Abilities {
+	can := f.memory.Can()
+	create := can.Create
+	can = store.Abilities{Address: can.Address, List: can.List}
+	can.Create = func(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
+		w, err := create(ctx, name, wish)
+		return farWriter{w, f}, err
+	}
+	return can
+}
+
+type farObject struct {
+	store.Object
+	f far
+}
+
+func (o farObject) ReadAt(ctx context.Context, p []byte, off int64) error {
+	return errors.Join(o.f.wait(ctx), o.Object.ReadAt(ctx, p, off))
+}
+
+func (o farObject) Can() store.ObjectAbilities {
+	return store.ObjectAbilities{ReadEnd: func(ctx context.Context, p []byte, tail bool) (int, error) {
+		info, err := o.Object.Info(ctx)
+		n := int(min(info.Size, int64(len(p))))
+		off := int64(0)
+		if tail {
+			off = info.Size - int64(n)
+		}
+		return n, errors.Join(o.f.wait(ctx), err, o.Object.ReadAt(ctx, p[:n], off))
+	}}
+}
+
+type farWriter struct {
+	store.Writer
+	f far
+}
+
+func (w farWriter) Can() store.WriterAbilities { return store.WriterAbilities{} }
+
+func (w farWriter) Commit(ctx context.Context) (store.Info, error) {
+	if err := w.f.wait(ctx); err != nil {
+		return store.Info{}, err
+	}
+	return w.Writer.Commit(ctx)
+}
+
+// Two writers commit as often as they can to a store that is 20 ms away.
+func BenchmarkTwoWritersFarAway(b *testing.B) {
+	st := far{newMemory(), 20 * time.Millisecond, &atomic.Int64{}}
+	rnd := testkit.Rand(b)
+	var all [2][]catalog.Addition
+	for w := range all {
+		for range 16 {
+			all[w] = append(all[w], addition(rnd, fmt.Sprintf("mem://packed/%d-%d.caf", w, len(all[w])), fmt.Sprintf("a%d", w)))
+		}
+	}
+	if err := created(b, st.memory).Close(); err != nil {
+		b.Fatal(err)
+	}
+	writers := [2]*Book{opened(b, st, Options{Write: true}), opened(b, st, Options{Write: true})}
+	st.requests.Store(0)
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for w, k := range writers {
+		wg.Go(func() {
+			for i := 0; left.Add(-1) >= 0; i++ {
+				if _, err := k.Add(b.Context(), all[w][i%16]); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "additions/s")
+	b.ReportMetric(float64(opened(b, st.memory, Options{}).current().Number)/b.Elapsed().Seconds(), "commits/s")
+	b.ReportMetric(float64(st.requests.Load())/float64(b.N), "requests/addition")
 }

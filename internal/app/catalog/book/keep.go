@@ -142,6 +142,7 @@ func (b *Book) next(ctx context.Context, s *State) (*State, error) {
 	if err == nil {
 		var n *State
 		if n, err = s.after(c.Commit, c.hash); err == nil {
+			n.last = &c
 			return n, nil
 		}
 		err = broken(err)

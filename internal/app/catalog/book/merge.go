@@ -55,6 +55,9 @@ func (b *Book) merge(ctx context.Context) error {
 
 func (b *Book) mergeRuns(ctx context.Context, s *State, some []RunRef) error {
 	runs, err := b.runsOf(ctx, some)
+	if err == nil {
+		err = b.fetch(ctx, runs, "")
+	}
 	if err != nil {
 		return err
 	}
@@ -93,7 +96,7 @@ func (b *Book) mergeRuns(ctx context.Context, s *State, some []RunRef) error {
 	if c.Runs, c.inline = []RunRef{ref}, more; ref.Rows == 0 {
 		c.Runs, c.inline = nil, nil
 	}
-	_, err = b.Commit(ctx, func(now *State) (*Commit, error) {
+	_, err = b.commitNow(ctx, func(now *State) (*Commit, error) {
 		for _, id := range c.Merged {
 			if !slices.ContainsFunc(now.Runs, func(r RunRef) bool { return r.id() == id }) {
 				return nil, nil // another has merged it

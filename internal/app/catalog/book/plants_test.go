@@ -14,7 +14,7 @@ import (
 // planted are faults, as changes of one place in a file.
 var planted = []struct{ what, file, old, new string }{
 	{"a commit replaces one that is there", "book.go", "b.put(ctx, commitName(c.Number), o, true)", "b.put(ctx, commitName(c.Number), o, false)"},
-	{"what another has committed counts as ours", "book.go", "if is.Attempt != c.Attempt {", "if is.Attempt == \"\" {"},
+	{"what another has committed counts as ours", "book.go", "is.Attempt == c.Attempt {", "is.Attempt != \"\" {"},
 	{"work that began before the floor is committed", "book.go", "if c.Base < s.Floor {", "if c.Base < 0 {"},
 	{"commits after the head are not read", "book.go", "	if err := b.follow(ctx); err != nil {\n		return nil, err\n	}\n	if o.Write {", "	if o.Write {"},
 	{"a commit of another catalogue is taken", "state.go", "if s.Number > 0 && (c.Catalog != s.Catalog || c.Number != s.Number+1 || c.Before != s.Hash) {", "if s.Number > 0 && c.Number != s.Number+1 {"},

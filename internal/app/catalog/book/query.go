@@ -252,8 +252,8 @@ func (b *Book) each(ctx context.Context, from, before string, do func(s *State, 
 		runs, err = b.runsOf(ctx, s.Runs)
 	}
 	runs = slices.DeleteFunc(runs, func(r *rows.Run) bool { return !r.Within(from, before) })
-	if err == nil && len(runs) > 1 && !b.Near() { // not one after the other
-		err = pipe.Each(ctx, pipe.All(runs), len(runs), func(ctx context.Context, r *rows.Run) error { return r.Fetch(ctx, from) })
+	if err == nil {
+		err = b.fetch(ctx, runs, from)
 	}
 	if err != nil || len(runs) == 0 {
 		return err
@@ -270,6 +270,14 @@ func (b *Book) each(ctx context.Context, from, before string, do func(s *State, 
 		}
 	}
 	return nil
+}
+
+// fetch reads the first pages that runs need from a name on, all at once if they are far away.
+func (b *Book) fetch(ctx context.Context, runs []*rows.Run, from string) error {
+	if len(runs) < 2 || b.Near() {
+		return nil
+	}
+	return pipe.Each(ctx, pipe.All(runs), len(runs), func(ctx context.Context, r *rows.Run) error { return r.Fetch(ctx, from) })
 }
 
 // errEnough ends each without an error.

@@ -161,7 +161,8 @@ type State struct {
 	// Elsewhere is the commit after which a state has Archives. The head is without them if they are many.
 	Elsewhere int64 `json:"elsewhere,omitempty"`
 
-	at      map[ID]int // in Archives
+	last    *numberedCommit // the commit that made it, if it was read
+	at      map[ID]int      // in Archives
 	dropped map[ID]bool
 }
 
@@ -323,6 +324,7 @@ func (s *State) after(c *Commit, hash string) (*State, error) {
 		return nil, fmt.Errorf("commit %d does not follow commit %d of this catalogue", c.Number, s.Number)
 	}
 	n := *s
+	n.last = nil
 	n.Catalog, n.Number, n.Hash, n.Time, n.Floor = c.Catalog, c.Number, hash, c.Time, max(s.Floor, c.Floor)
 	n.Archives, n.Runs, n.Dropped = slices.Clone(s.Archives), slices.Clone(s.Runs), slices.Clone(s.Dropped)
 	drop, parity := map[ID]bool{}, map[ID]string{}
