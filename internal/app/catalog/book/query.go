@@ -205,7 +205,7 @@ func (b *Book) Holders(ctx context.Context, path string) (all []catalog.Found, e
 		looks = append(looks, &look{run: r, always: i == 0})
 	}
 	if err == nil {
-		err = pipe.Each(ctx, pipe.All(looks), max(len(looks), 1), func(ctx context.Context, l *look) error { return b.look(ctx, l, s, path) })
+		err = atOnce(ctx, b, looks, func(ctx context.Context, l *look) error { return b.look(ctx, l, s, path) })
 	}
 	if err != nil {
 		return nil, err
@@ -272,12 +272,23 @@ func (b *Book) each(ctx context.Context, from, before string, do func(s *State, 
 	return nil
 }
 
-// fetch reads the first pages that runs need from a name on, all at once if they are far away.
+// fetch reads the first pages that runs need from a name on.
 func (b *Book) fetch(ctx context.Context, runs []*rows.Run, from string) error {
-	if len(runs) < 2 || b.Near() {
+	if len(runs) < 2 || b.Near() { // they are read in turn
 		return nil
 	}
-	return pipe.Each(ctx, pipe.All(runs), len(runs), func(ctx context.Context, r *rows.Run) error { return r.Fetch(ctx, from) })
+	return atOnce(ctx, b, runs, func(ctx context.Context, r *rows.Run) error { return r.Fetch(ctx, from) })
+}
+
+// atOnce calls do for all, at once if the catalogue is far away.
+func atOnce[T any](ctx context.Context, b *Book, all []T, do func(context.Context, T) error) (err error) {
+	if len(all) > 1 && !b.Near() {
+		return pipe.Each(ctx, pipe.All(all), len(all), do)
+	}
+	for i := 0; i < len(all) && err == nil; i++ {
+		err = do(ctx, all[i])
+	}
+	return err
 }
 
 // errEnough ends each without an error.

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -377,7 +378,7 @@ func (s *State) after(c *Commit, hash string) (*State, error) {
 }
 
 // id names a run in a catalogue.
-func (r *RunRef) id() string { return fmt.Sprintf("%s+%d", r.Object, r.Off) }
+func (r *RunRef) id() string { return r.Object + "+" + strconv.FormatInt(r.Off, 10) }
 
 func commitName(n int64) string { return fmt.Sprintf("commits/%016d", n) }
 func stateName(n int64) string  { return fmt.Sprintf("states/%016d", n) }
