@@ -203,7 +203,7 @@ func growthOfFirstReads(s *suite, n int) (r row, err error) {
 		r.notes = append(r.notes, fmt.Sprintf("%d requests, %.0f kB", requests[k], float64(bytes[k])/1000))
 	}
 	r.judge([]goal{
-		{"as many requests", func(_, _ *figures) (bool, bool) { return requests[1] <= requests[0], true }},
+		{"one request more", func(_, _ *figures) (bool, bool) { return requests[1] <= requests[0]+1, true }}, // a run of millions has nodes
 		{"bytes ≤ 3 ×", func(_, _ *figures) (bool, bool) { return bytes[1] <= 3*bytes[0], true }},
 	}, s.quick)
 	return r, nil
