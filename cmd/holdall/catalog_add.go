@@ -101,17 +101,18 @@ func (a *app) catalogAdd(ctx context.Context, c catalog.Files, addresses []strin
 			if o.verify && !a.dryRun {
 				err = c.Verified(ctx, s.ID, s.Verified)
 			}
-			is := s.Parity
-			if b, ok := c.(*book.Book); ok && err == nil {
-				if is, err = s.ParityNow(ctx); err == nil && is != "" && is != s.Parity && !a.dryRun {
-					err = b.Protected(ctx, map[int64]string{s.ID: is})
+			did, was := "unchanged", s.Parity
+			if err == nil {
+				err = findParity(ctx, c, &s)
+			}
+			if b, ok := c.(*book.Book); ok && err == nil && s.Parity != "" && s.Parity != was {
+				if did = "parity recorded"; !a.dryRun {
+					err = b.Protected(ctx, map[int64]string{s.ID: s.Parity})
 				}
+			} else {
+				s.Parity = was // what is lost stays recorded, for check
 			}
 			if err == nil {
-				did := "unchanged"
-				if is != "" && is != s.Parity {
-					did = "parity recorded"
-				}
 				a.tellAdded(did, s.Archive)
 				continue
 			}
@@ -192,6 +193,9 @@ func (a *app) surveyed(ctx context.Context, c catalog.Files, address string, how
 	if s, err = survey.Open(ctx, st, name, known, o); err == nil && how.roots != "" {
 		s.Roots = how.roots
 	}
+	if err == nil && s.In != nil {
+		err = findParity(ctx, c, &s)
+	}
 	if err != nil || !how.verify {
 		return s, err
 	}
@@ -200,6 +204,17 @@ func (a *app) surveyed(ctx context.Context, c catalog.Files, address string, how
 	}
 	s.Verified = time.Now().UTC()
 	return s, err
+}
+
+// findParity finds the parity of an archive, if the catalogue records that. If it fails, it closes the archive.
+func findParity(ctx context.Context, c catalog.Files, s *survey.Survey) (err error) {
+	if _, ok := c.(*book.Book); ok {
+		s.Parity, err = s.ParityNow(ctx)
+	}
+	if err != nil && s.In != nil {
+		s.In.Close()
+	}
+	return err
 }
 
 // locateCatalogued finds an archive that is in a catalogue, or is to be added
@@ -227,6 +242,9 @@ func (a *app) recordPacked(ctx context.Context, c catalog.Files, st store.Store,
 	var all []catalog.Addition
 	for _, name := range volumes {
 		s, err := survey.Open(ctx, st, name, catalog.Archive{}, a.written())
+		if err == nil {
+			err = findParity(ctx, c, &s)
+		}
 		if err != nil {
 			return err
 		}

@@ -189,6 +189,9 @@ func (a *app) rebuild(ctx context.Context, c catalog.Files, all []book.Record) e
 		if err == nil {
 			s, err = survey.Open(ctx, st, name, catalog.Archive{}, a.openOptions())
 		}
+		if err == nil {
+			err = findParity(ctx, c, &s)
+		}
 		if errors.Is(err, fs.ErrNotExist) && r.Commit > 0 {
 			continue // it was removed, and what lies beside it was not
 		}

@@ -70,10 +70,7 @@ func Open(ctx context.Context, st store.Store, name string, known catalog.Archiv
 		s.In, s.Archive = nil, known
 		return s, err
 	}
-	if s.Parity, err = s.ParityNow(ctx); err != nil {
-		s.In.Close()
-	}
-	return s, err
+	return s, nil
 }
 
 // ParityNow returns the identity of the archive's parity, or "" if none lies beside it that can be used.
