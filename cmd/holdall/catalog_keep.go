@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -130,6 +131,7 @@ func (a *app) recordsIn(ctx context.Context, address string) ([]book.Record, err
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, err
 	}
+	all = slices.DeleteFunc(all, func(r book.Record) bool { return r.Archive == "" && len(r.Dropped) == 0 && len(r.Deleted) == 0 })
 	if len(all) == 0 {
 		return []book.Record{{Archive: address}}, nil
 	}

@@ -432,7 +432,12 @@ func (b *Book) Commit(ctx context.Context, change Change) (*State, error) {
 func (b *Book) commitNow(ctx context.Context, change Change) (*State, error) {
 	b.writing.Lock()
 	defer b.writing.Unlock()
-	for {
+	for lost := 0; ; lost++ {
+		if lost > 1 { // there may be many more
+			if err := b.follow(ctx); err != nil {
+				return nil, err
+			}
+		}
 		s, err := b.full(ctx, b.current())
 		if err != nil {
 			return nil, err
