@@ -252,6 +252,14 @@ func read(dir string, do func(ctx context.Context, st store.Store, s *oak.Store)
 	}
 }
 
+var recoverJournal = changed(func(ctx context.Context, s *oak.Store) error {
+	j, err := s.PlanJournal(ctx)
+	if err == nil {
+		_, err = j.Apply(ctx)
+	}
+	return err
+})
+
 // verbs are all that write to Azure, and the store that each makes or changes.
 var verbs = []struct {
 	name, made string
@@ -276,13 +284,7 @@ var verbs = []struct {
 		_, err := s.RemoveCheckpoints(ctx, oak.CheckpointChoice{All: true}, time.Now(), false)
 		return err
 	})},
-	{"recover-journal", "s", changed(func(ctx context.Context, s *oak.Store) error {
-		j, err := s.PlanJournal(ctx)
-		if err == nil {
-			_, err = j.Apply(ctx)
-		}
-		return err
-	})},
+	{"recover-journal", "s", recoverJournal},
 	{"cleanup", "s", changed(func(ctx context.Context, s *oak.Store) error {
 		c, err := s.PlanCleanup(ctx, oak.CleanupOptions{})
 		if err == nil {
@@ -357,6 +359,9 @@ func TestTheReferenceOpensWhatVerbsMakeInContainers(t *testing.T) {
 			}
 		}
 		err := verb.do(t.Context(), st)
+		if err != nil && strings.Contains(err.Error(), "'holdall oak recover-journal' goes on") { // its tar is there, and no line of the journal
+			err = recoverJournal(t.Context(), st)
+		}
 		if verb.name == "rm" && errors.Is(err, fs.ErrNotExist) { // it was not killed before it was done
 			err = nil
 		}

@@ -311,9 +311,9 @@ var justified = []struct {
 		o := d.object
 		return o.Space.Elements() >= 1000 && (o.Type.Bool() || o.Type.Class == hdf5.String) && inlined(d.theirs) && !inlined(d.ours)
 	}},
-	{"compounds of more than 1000 chunks are kept with the references; lindi leaves them in the file", func(d difference) bool {
+	{"compounds and texts of more than 1000 chunks are kept with the references; lindi leaves them in the file", func(d difference) bool {
 		o, chunks := d.object, int64(1)
-		if o.Type.Class != hdf5.Compound || o.Layout.Class != hdf5.Chunked {
+		if o.Type.Class != hdf5.Compound && !inlined(d.ours) || o.Layout.Class != hdf5.Chunked {
 			return false
 		}
 		for i, n := range o.Layout.Chunk {
