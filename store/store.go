@@ -108,6 +108,11 @@ type Abilities struct {
 	// version in the request that deletes, it is requested immediately before.
 	RemoveAs func(ctx context.Context, info Info) error
 
+	// RemoveIf is like RemoveAs for a server that compares the version in the request that deletes: it
+	// sends no other. If there is no object, the error may also wrap [ErrChanged]. A server that
+	// ignores the condition deletes any version, so programs must try it first.
+	RemoveIf func(ctx context.Context, info Info) error
+
 	// Amend opens an object for changes in place, for one Amendment at a time. If the object
 	// cannot be changed, the error wraps [errors.ErrUnsupported].
 	Amend func(ctx context.Context, name string) (Amendment, error)

@@ -78,6 +78,7 @@ type opening struct {
 // catalogs are the catalogues of a verb.
 type catalogs struct {
 	db      string                  // --db
+	queue   string                  // --queue
 	shelves map[string]*shelf.Shelf // those that are open as archives, by their addresses
 	through []string                // buckets that the archives also show the objects of
 }

@@ -28,10 +28,9 @@ func (a *app) catalogCommand() *cobra.Command {
 		Long: `Keeps a catalogue, which records which archive has which file, and at which
 offset. One lookup finds a file among millions, and one request reads it.
 
-The catalogue is --db, or $HOLDALL_CATALOG, or a file in your data folder. If
-its name ends in .catalog it is a folder, on a disk or in a bucket, beside the
-archives or elsewhere, and needs no database. Otherwise it is a file, or
-postgres://USER@HOST/DATABASE.`,
+The catalogue is a folder whose name ends in .catalog, on a disk or in a bucket,
+beside the archives or elsewhere: --db, or $HOLDALL_CATALOG, or one in your data
+folder. It needs no database.`,
 		Example: `  holdall catalog init --db s3://packed/photos.catalog
   holdall catalog add https://example.org/docs-00001.caf
   holdall catalog cat guide/intro.md`,
@@ -44,15 +43,14 @@ postgres://USER@HOST/DATABASE.`,
 	return cmd
 }
 
-const dbUsage = "the catalogue: FOLDER.catalog, a file, or postgres://USER@HOST/DATABASE (default $HOLDALL_CATALOG, or holdall/catalog.db in your data folder)"
+const dbUsage = "the catalogue: FOLDER.catalog, on a disk or in a bucket (default $HOLDALL_CATALOG, or holdall/default.catalog in your data folder)"
 
 func (a *app) catalogInitCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "init",
 		Short: "Create a catalogue",
-		Long: `Creates an empty catalogue. If the catalogue exists already, its schema is
-updated and its content stays. Any other file is left unchanged.`,
-		Args: args(0, 0, "no arguments"),
+		Long:  `Creates an empty catalogue. If it exists already, it stays as it is.`,
+		Args:  args(0, 0, "no arguments"),
 		RunE: run(func(ctx context.Context, _ []string) error {
 			address, usual, err := a.catalogAddress()
 			if err != nil {
@@ -63,15 +61,11 @@ updated and its content stays. Any other file is left unchanged.`,
 					return err
 				}
 			}
-			if isBook(address) {
-				err = createBook(ctx, address)
-			} else {
-				err = catalog.Create(ctx, address)
-			}
+			err = createBook(ctx, address)
 			made := err == nil
 			if errors.Is(err, fs.ErrExist) {
-				var c catalog.Files
-				if c, err = a.openCatalog(ctx, address, catalog.Options{}); err == nil {
+				var c *book.Book
+				if c, err = a.openCatalog(ctx, address, forWriting); err == nil {
 					err = c.Close()
 				}
 			}
@@ -89,6 +83,9 @@ updated and its content stays. Any other file is left unchanged.`,
 }
 
 func createBook(ctx context.Context, address string) error {
+	if !isBook(address) {
+		return usage("%s: expected a folder or a prefix in a bucket whose name ends in %s", shownCatalog(address), book.Suffix)
+	}
 	st, name, err := store.OpenAddress(ctx, strings.TrimRight(address, "/"))
 	if err != nil {
 		return err
@@ -148,7 +145,7 @@ func locationAsJSON(l catalog.Location) locationJSON {
 
 // newestOf finds the newest file for a path that the user gave, by the rules
 // of lookup.
-func newestOf(ctx context.Context, c catalog.Files, path string) (found catalog.Found, err error) {
+func newestOf(ctx context.Context, c *book.Book, path string) (found catalog.Found, err error) {
 	for _, p := range slices.Compact([]string{path, strings.TrimPrefix(strings.TrimSuffix(path, "/"), "./"), naming.Unescape(path)}) {
 		if found, err = c.Newest(ctx, p); !errors.Is(err, fs.ErrNotExist) {
 			return found, err
@@ -164,7 +161,7 @@ func (a *app) catalogFindCommand() *cobra.Command {
 		Long: `Lists the archives that have a file, newest first. The exit code is 1 if no
 archive has one of the paths.`,
 		Args: args(1, -1, "a path"),
-		RunE: a.onCatalog(forReading, func(ctx context.Context, c catalog.Files, args []string) error {
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c *book.Book, args []string) error {
 			var no error
 			for _, path := range args {
 				newest, err := newestOf(ctx, c, path)
@@ -211,7 +208,7 @@ everything below them. If several archives have a file, the newest is listed.
 			if archives && len(folders) > 0 {
 				return usage("--archives cannot be combined with folders")
 			}
-			return a.withCatalog(ctx, forReading, func(c catalog.Files) error {
+			return a.withCatalog(ctx, forReading, func(c *book.Book) error {
 				if archives {
 					return a.listArchives(ctx, c)
 				}
@@ -228,7 +225,7 @@ everything below them. If several archives have a file, the newest is listed.
 	return cmd
 }
 
-func (a *app) listArchives(ctx context.Context, c catalog.Files) error {
+func (a *app) listArchives(ctx context.Context, c *book.Book) error {
 	all, err := c.Archives(ctx)
 	for _, x := range all {
 		a.tell(archiveAsJSON(x), func() {
@@ -238,7 +235,7 @@ func (a *app) listArchives(ctx context.Context, c catalog.Files) error {
 	return err
 }
 
-func (a *app) listCatalog(ctx context.Context, c catalog.Files, folder string, long, recursive bool) error {
+func (a *app) listCatalog(ctx context.Context, c *book.Book, folder string, long, recursive bool) error {
 	prefix := folderPrefix(folder)
 	shownAny := false
 	tell := func(l catalog.Location) error {
@@ -301,7 +298,7 @@ The exit code is 1 if a name is not in the catalogue.`,
 		Example: `  holdall catalog rm s3://packed/photos-00001.caf
   holdall catalog rm --files 2026/05/a.jpg 2025/`,
 		Args: args(1, -1, "an archive"),
-		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c catalog.Files, names []string) error {
+		RunE: a.onCatalog(forWriting, func(ctx context.Context, c *book.Book, names []string) error {
 			remove := a.forgetArchive
 			if files {
 				remove = a.deleteFile
@@ -324,7 +321,7 @@ The exit code is 1 if a name is not in the catalogue.`,
 	return cmd
 }
 
-func (a *app) forgetArchive(ctx context.Context, c catalog.Files, address string) error {
+func (a *app) forgetArchive(ctx context.Context, c *book.Book, address string) error {
 	x, err := a.knownArchive(ctx, c, address)
 	if err == nil && !a.dryRun {
 		x, err = c.Remove(ctx, x.Address)
@@ -335,12 +332,12 @@ func (a *app) forgetArchive(ctx context.Context, c catalog.Files, address string
 	return err
 }
 
-func (a *app) deleteFile(ctx context.Context, c catalog.Files, name string) error {
+func (a *app) deleteFile(ctx context.Context, c *book.Book, name string) error {
 	del := func(paths ...string) (int64, error) {
 		if a.dryRun {
 			return int64(len(paths)), nil
 		}
-		return c.Delete(ctx, "", paths, 0)
+		return c.Delete(ctx, paths)
 	}
 	if !strings.HasSuffix(name, "/") {
 		found, err := newestOf(ctx, c, name)
@@ -397,7 +394,7 @@ func (a *app) tellDeleted(name string, files int64) {
 
 // knownArchive finds the catalogue's record of an archive, by its address as
 // recorded or as given. The archive itself need not exist any more.
-func (a *app) knownArchive(ctx context.Context, c catalog.Files, address string) (catalog.Archive, error) {
+func (a *app) knownArchive(ctx context.Context, c *book.Book, address string) (catalog.Archive, error) {
 	x, err := c.Archive(ctx, naming.Unescape(address))
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return x, err

@@ -41,7 +41,7 @@ The exit code is 1 if one of several archives could not be added.`,
   holdall catalog add --verify https://example.org/docs.caf
   holdall catalog add --from s3://photos/2026 s3://packed/2026.caf`,
 		Args: args(1, -1, "an archive"),
-		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c catalog.Files, args []string) error {
+		RunE: a.onCatalog(forWriting, func(ctx context.Context, c *book.Book, args []string) error {
 			if from != "" {
 				root, err := shelf.RootOf(from)
 				if err != nil {
@@ -84,7 +84,7 @@ type adding struct {
 const addsAtOnce = 64
 
 // catalogAdd records archives. It calls failed for each that cannot be recorded.
-func (a *app) catalogAdd(ctx context.Context, c catalog.Files, addresses []string, o adding, failed func(address string, err error) error) error {
+func (a *app) catalogAdd(ctx context.Context, c *book.Book, addresses []string, o adding, failed func(address string, err error) error) error {
 	m := &holdall.Meter{}
 	stop := a.showProgress(m, "added")
 	defer func() { stop() }()
@@ -103,11 +103,11 @@ func (a *app) catalogAdd(ctx context.Context, c catalog.Files, addresses []strin
 			}
 			did, was := "unchanged", s.Parity
 			if err == nil {
-				err = findParity(ctx, c, &s)
+				err = findParity(ctx, &s)
 			}
-			if b, ok := c.(*book.Book); ok && err == nil && s.Parity != "" && s.Parity != was {
+			if err == nil && s.Parity != "" && s.Parity != was {
 				if did = "parity recorded"; !a.dryRun {
-					err = b.Protected(ctx, map[int64]string{s.ID: s.Parity})
+					err = c.Protected(ctx, map[int64]string{s.ID: s.Parity})
 				}
 			} else {
 				s.Parity = was // what is lost stays recorded, for check
@@ -176,7 +176,7 @@ func (a *app) catalogAdd(ctx context.Context, c catalog.Files, addresses []strin
 }
 
 // surveyed opens an archive that is to be recorded. If it is known in this version, In is nil.
-func (a *app) surveyed(ctx context.Context, c catalog.Files, address string, how adding) (s survey.Survey, err error) {
+func (a *app) surveyed(ctx context.Context, c *book.Book, address string, how adding) (s survey.Survey, err error) {
 	st, name, err := a.locateCatalogued(ctx, address)
 	if err != nil {
 		return s, err
@@ -194,7 +194,7 @@ func (a *app) surveyed(ctx context.Context, c catalog.Files, address string, how
 		s.Roots = how.roots
 	}
 	if err == nil && s.In != nil {
-		err = findParity(ctx, c, &s)
+		err = findParity(ctx, &s)
 	}
 	if err != nil || !how.verify {
 		return s, err
@@ -206,11 +206,9 @@ func (a *app) surveyed(ctx context.Context, c catalog.Files, address string, how
 	return s, err
 }
 
-// findParity finds the parity of an archive, if the catalogue records that. If it fails, it closes the archive.
-func findParity(ctx context.Context, c catalog.Files, s *survey.Survey) (err error) {
-	if _, ok := c.(*book.Book); ok {
-		s.Parity, err = s.ParityNow(ctx)
-	}
+// findParity finds the parity of an archive. If it fails, it closes the archive.
+func findParity(ctx context.Context, s *survey.Survey) (err error) {
+	s.Parity, err = s.ParityNow(ctx)
 	if err != nil && s.In != nil {
 		s.In.Close()
 	}
@@ -238,12 +236,12 @@ func (a *app) tellAdded(did string, x catalog.Archive) {
 
 // recordPacked records everything that a pack wrote, all its chunks in one
 // step.
-func (a *app) recordPacked(ctx context.Context, c catalog.Files, st store.Store, volumes []string, verified bool) (err error) {
+func (a *app) recordPacked(ctx context.Context, c *book.Book, st store.Store, volumes []string, verified bool) (err error) {
 	var all []catalog.Addition
 	for _, name := range volumes {
 		s, err := survey.Open(ctx, st, name, catalog.Archive{}, a.written())
 		if err == nil {
-			err = findParity(ctx, c, &s)
+			err = findParity(ctx, &s)
 		}
 		if err != nil {
 			return err

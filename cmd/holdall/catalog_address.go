@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/store"
 )
@@ -26,7 +25,13 @@ func (a *app) catalogAddress() (address string, usual bool, err error) {
 	if named := cmp.Or(a.db, os.Getenv("HOLDALL_CATALOG")); named != "" {
 		return named, false, nil
 	}
-	dir := os.Getenv("XDG_DATA_HOME")
+	dir, err := dataFolder()
+	return filepath.Join(dir, "default"+book.Suffix), true, err
+}
+
+// dataFolder returns where holdall keeps data of the user.
+func dataFolder() (dir string, err error) {
+	dir = os.Getenv("XDG_DATA_HOME")
 	if !filepath.IsAbs(dir) { // the specification requires programs to ignore other paths
 		if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
 			dir, err = os.UserConfigDir() // on these systems it is for data, too
@@ -34,23 +39,20 @@ func (a *app) catalogAddress() (address string, usual bool, err error) {
 			dir = filepath.Join(dir, ".local", "share")
 		}
 	}
-	return filepath.Join(dir, "holdall", "catalog.db"), true, err
+	return filepath.Join(dir, "holdall"), err
 }
 
 // shownCatalog returns an address of a catalogue for messages, without a
 // password.
 func shownCatalog(address string) string {
-	if strings.HasPrefix(address, "postgres") {
-		address = store.Redact(address)
-	}
-	return format.Escape(address)
+	return format.Escape(store.Redact(address))
 }
 
 type noCatalogError struct{ error }
 
 func (e *noCatalogError) Unwrap() error { return e.error }
 
-func (a *app) withCatalog(ctx context.Context, o catalog.Options, do func(c catalog.Files) error) error {
+func (a *app) withCatalog(ctx context.Context, o access, do func(c *book.Book) error) error {
 	address, _, err := a.catalogAddress()
 	if err != nil {
 		return err
@@ -62,13 +64,10 @@ func (a *app) withCatalog(ctx context.Context, o catalog.Options, do func(c cata
 	return errors.Join(do(c), c.Close())
 }
 
-// isBook reports whether an address is that of a catalogue in a folder, not in a database.
+// isBook reports whether an address is that of a catalogue.
 func isBook(address string) bool {
 	address, _ = atCommit(address)
-	switch store.Scheme(address) {
-	case "postgres", "postgresql", "sqlite":
-		return false
-	case "":
+	if store.Scheme(address) == "" {
 		if info, err := os.Stat(address); err == nil && !info.IsDir() {
 			return false
 		}
@@ -76,23 +75,30 @@ func isBook(address string) bool {
 	return strings.HasSuffix(strings.TrimRight(address, "/"), book.Suffix)
 }
 
-// bookFresh is for how long a state of a catalogue in a folder is used.
+// bookFresh is for how long a state of a catalogue is used.
 const bookFresh = 2 * time.Second
 
-// openCatalog opens a catalogue of any kind.
-func (a *app) openCatalog(ctx context.Context, address string, o catalog.Options) (c catalog.Files, err error) {
-	if !isBook(address) {
-		return openDatabase(ctx, address, o)
-	}
+// access is what a catalogue is opened for.
+type access bool
+
+const (
+	forReading access = true
+	forWriting access = false
+)
+
+func (a *app) openCatalog(ctx context.Context, address string, o access) (*book.Book, error) {
 	address, when := atCommit(address)
-	if when != "" && !o.ReadOnly {
+	switch {
+	case !isBook(address):
+		return nil, usage("%s: expected a catalogue: a folder or a prefix in a bucket whose name ends in %s", shownCatalog(address), book.Suffix)
+	case when != "" && o == forWriting:
 		return nil, usage("%s@%s: what a catalogue was cannot be changed", shownCatalog(address), when)
 	}
 	st, name, err := store.OpenAddress(ctx, strings.TrimRight(address, "/"))
 	if err != nil {
 		return nil, err
 	}
-	b, err := book.Open(ctx, st, name, book.Options{Write: !o.ReadOnly, Fresh: bookFresh})
+	b, err := book.Open(ctx, st, name, book.Options{Write: o == forWriting, Fresh: bookFresh})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &noCatalogError{err}
 	}
@@ -105,43 +111,11 @@ func (a *app) openCatalog(ctx context.Context, address string, o catalog.Options
 	return b, nil
 }
 
-func openDatabase(ctx context.Context, address string, o catalog.Options) (*catalog.Catalog, error) {
-	c, err := catalog.Open(ctx, address, o)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &noCatalogError{err}
-	}
-	return c, err
-}
-
-// withDatabase is withCatalog for what needs a database.
-func (a *app) withDatabase(ctx context.Context, o catalog.Options, do func(c *catalog.Catalog) error) error {
-	address, _, err := a.catalogAddress()
-	if err != nil {
-		return err
-	}
-	if isBook(address) {
-		return usage("a fleet needs a catalogue in a database, found %s", shownCatalog(address))
-	}
-	c, err := openDatabase(ctx, address, o)
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(c), c.Close())
-}
-
-func (a *app) onDatabase(o catalog.Options, do func(ctx context.Context, c *catalog.Catalog, args []string) error) func(*cobra.Command, []string) error {
+func (a *app) onCatalog(o access, do func(ctx context.Context, b *book.Book, args []string) error) func(*cobra.Command, []string) error {
 	return run(func(ctx context.Context, args []string) error {
-		return a.withDatabase(ctx, o, func(c *catalog.Catalog) error { return do(ctx, c, args) })
+		return a.withCatalog(ctx, o, func(b *book.Book) error { return do(ctx, b, args) })
 	})
 }
-
-func (a *app) onCatalog(o catalog.Options, do func(ctx context.Context, c catalog.Files, args []string) error) func(*cobra.Command, []string) error {
-	return run(func(ctx context.Context, args []string) error {
-		return a.withCatalog(ctx, o, func(c catalog.Files) error { return do(ctx, c, args) })
-	})
-}
-
-var forReading = catalog.Options{ReadOnly: true}
 
 // atCommit splits an address of a catalogue in a folder, as photos.catalog@42 or photos.catalog@2026-11-01.
 func atCommit(address string) (catalog, when string) {

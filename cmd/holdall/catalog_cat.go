@@ -11,6 +11,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
 )
 
 func (a *app) catalogCatCommand() *cobra.Command {
@@ -25,7 +26,7 @@ is read. Several files are read at once. Content is compared with digests as by
 'holdall cat'.`,
 		Example: `  holdall catalog cat 2026/05/a.jpg > a.jpg
   holdall catalog cat --files-from list > all`,
-		RunE: a.onCatalog(forReading, func(ctx context.Context, c catalog.Files, paths []string) error {
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c *book.Book, paths []string) error {
 			if (filesFrom == "") == (len(paths) == 0) {
 				return usage("expected either paths or --files-from")
 			}
@@ -60,7 +61,7 @@ type foundFile struct {
 // catalogCat writes the contents of files. It reads ahead only files that are
 // short and need nothing else from their archives: the index of another
 // archive may be large.
-func (a *app) catalogCat(ctx context.Context, c catalog.Files, paths []string, r byteRange) error {
+func (a *app) catalogCat(ctx context.Context, c *book.Book, paths []string, r byteRange) error {
 	in, end, err := a.openTree(ctx, c)
 	if err != nil {
 		return err
@@ -109,7 +110,7 @@ func (a *app) catalogExtractCommand() *cobra.Command {
 are those of 'holdall extract'. From an archive whose format keeps no modes and
 times, holdall reads only the content of these files.`,
 		Args: args(1, -1, "a path"),
-		RunE: a.onCatalog(forReading, func(ctx context.Context, c catalog.Files, args []string) error {
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c *book.Book, args []string) error {
 			in, end, err := a.openTree(ctx, c)
 			if err != nil {
 				return err

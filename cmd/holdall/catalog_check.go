@@ -12,6 +12,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
 )
@@ -22,12 +23,12 @@ func (a *app) catalogCheckCommand() *cobra.Command {
 		Use:   "check [ARCHIVE...]",
 		Short: "Compare a catalogue with its archives",
 		Long: `Compares the entries in the catalogue with those in the archives, in both
-directions. Without an ARCHIVE it checks all archives and the database itself.
+directions. Without an ARCHIVE it checks all archives and the catalogue itself.
 
 The exit code is 1 if anything differs. 'holdall catalog add --again' updates
 the catalogue. Content is read only with --contents, which also verifies each
 archive and reports the damage.`,
-		RunE: a.onCatalog(forReading, func(ctx context.Context, c catalog.Files, args []string) error {
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c *book.Book, args []string) error {
 			if quick && contents {
 				return usage("expected one of --quick and --contents")
 			}
@@ -49,7 +50,7 @@ archive and reports the damage.`,
 
 type catalogCheck struct {
 	app      *app
-	c        catalog.Files
+	c        *book.Book
 	quick    bool
 	contents bool
 
@@ -78,7 +79,7 @@ func (k *catalogCheck) differs(what, archive string, path *string, text string, 
 }
 
 // which returns the archives to check. If that is all of them, it also checks
-// the database.
+// the catalogue.
 func (k *catalogCheck) which(ctx context.Context, addresses []string) (archives []catalog.Archive, err error) {
 	if len(addresses) == 0 {
 		if !k.quick {

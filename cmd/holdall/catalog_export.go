@@ -27,10 +27,10 @@ object a line, with all fields of 'catalog find'.
 The CSV cannot hold a path that is not UTF-8, contains a NUL, or has more than
 512 characters. The export fails at such a path.
 
-To a database, it writes the tables archives and file_locations. If a catalogue
-in a folder was exported there before, only what has changed is written.`,
+To a database, it writes the tables archives and file_locations. If the
+catalogue was exported there before, only what has changed is written.`,
 		Args: args(0, 1, "at most a database"),
-		RunE: a.onCatalog(forReading, func(ctx context.Context, c catalog.Files, to []string) error {
+		RunE: a.onCatalog(forReading, func(ctx context.Context, c *book.Book, to []string) error {
 			if len(to) > 0 {
 				return a.exportTo(ctx, c, to[0])
 			}
@@ -42,12 +42,11 @@ in a folder was exported there before, only what has changed is written.`,
 	}
 }
 
-func (a *app) exportTo(ctx context.Context, c catalog.Files, address string) error {
-	b, ok := c.(*book.Book)
-	if !ok || !export.Is(address) {
-		return usage("expected a catalogue in a folder, and a database as sqlite:FILE or postgres://HOST/NAME, found %s", shownCatalog(address))
+func (a *app) exportTo(ctx context.Context, c *book.Book, address string) error {
+	if !export.Is(address) {
+		return usage("expected a database as sqlite:FILE or postgres://HOST/NAME, found %s", shownCatalog(address))
 	}
-	done, err := export.To(ctx, b, address)
+	done, err := export.To(ctx, c, address)
 	if err != nil {
 		return err
 	}
@@ -57,7 +56,7 @@ func (a *app) exportTo(ctx context.Context, c catalog.Files, address string) err
 	return nil
 }
 
-func (a *app) exportJSON(ctx context.Context, c catalog.Files) error {
+func (a *app) exportJSON(ctx context.Context, c *book.Book) error {
 	all, err := c.Archives(ctx)
 	if err != nil {
 		return err
@@ -78,7 +77,7 @@ func (a *app) exportJSON(ctx context.Context, c catalog.Files) error {
 // VARCHAR.
 const longestSeedPath = 512
 
-func (a *app) exportCSV(ctx context.Context, c catalog.Files) error {
+func (a *app) exportCSV(ctx context.Context, c *book.Book) error {
 	w := csv.NewWriter(a.out)
 	w.Write([]string{"file_path", "caf_file_id"})
 	for l, err := range c.Below(ctx, "") {

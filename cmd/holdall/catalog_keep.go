@@ -16,18 +16,8 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
-
-// onBook is onCatalog for what only a catalogue in a folder can do.
-func (a *app) onBook(o catalog.Options, do func(ctx context.Context, b *book.Book, args []string) error) func(*cobra.Command, []string) error {
-	return a.onCatalog(o, func(ctx context.Context, c catalog.Files, args []string) error {
-		b, ok := c.(*book.Book)
-		if !ok {
-			return usage("this needs a catalogue in a folder, with a name that ends in %s", book.Suffix)
-		}
-		return do(ctx, b, args)
-	})
-}
 
 func (a *app) catalogRelocateCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -40,7 +30,7 @@ below it, can be moved together with it without this.
 The exit code is 1 if no archive has such an address.`,
 		Example: `  holdall catalog relocate s3://old/ s3://new/`,
 		Args:    args(2, 2, "the old and the new beginning of addresses"),
-		RunE: a.onBook(catalog.Options{}, func(ctx context.Context, b *book.Book, names []string) error {
+		RunE: a.onCatalog(forWriting, func(ctx context.Context, b *book.Book, names []string) error {
 			n, err := b.Relocate(ctx, names[0], names[1])
 			if err != nil {
 				return err
@@ -64,7 +54,7 @@ before is refused afterwards, and must be done again.
 
 Archives are never removed.`,
 		Args: args(0, 0, "no arguments"),
-		RunE: a.onBook(catalog.Options{}, func(ctx context.Context, b *book.Book, _ []string) error {
+		RunE: a.onCatalog(forWriting, func(ctx context.Context, b *book.Book, _ []string) error {
 			done, err := b.GC(ctx, grace, a.dryRun)
 			if err != nil {
 				return err
@@ -74,6 +64,9 @@ Archives are never removed.`,
 				DryRun bool `json:"dry_run,omitempty"`
 			}{done, a.dryRun}, func() {
 				fmt.Fprintf(a.out, "%s and %s removed, %s%s\n", count(int64(done.Runs), "run"), count(int64(done.States), "state"), a.humanSize(done.Bytes), a.didNot())
+				if done.Waits {
+					a.warn("work that was planned before waits, and needs what is older: 'holdall fleet work' does it, 'holdall fleet cancel' drops it")
+				}
 			})
 			return nil
 		}),
@@ -101,9 +94,6 @@ The exit code is 1 if an archive cannot be read.`,
 			if err != nil {
 				return err
 			}
-			if !isBook(address) {
-				return usage("--db: expected a name that ends in %s, found %s", book.Suffix, shownCatalog(address))
-			}
 			var all []book.Record
 			for _, name := range names {
 				some, err := a.recordsIn(ctx, name)
@@ -115,7 +105,7 @@ The exit code is 1 if an archive cannot be read.`,
 			if err := createBook(ctx, address); err != nil {
 				return err
 			}
-			return a.withCatalog(ctx, catalog.Options{}, func(c catalog.Files) error { return a.rebuild(ctx, c, all) })
+			return a.withCatalog(ctx, forWriting, func(c *book.Book) error { return a.rebuild(ctx, c, all) })
 		}),
 	}
 }
@@ -123,8 +113,12 @@ The exit code is 1 if an archive cannot be read.`,
 // recordsIn returns what is known of a folder, or the archive that an address names.
 func (a *app) recordsIn(ctx context.Context, address string) ([]book.Record, error) {
 	st, name, err := store.OpenAddress(ctx, strings.TrimRight(address, "/"))
-	if err != nil {
-		return nil, err
+	if err != nil { // a whole bucket
+		folder, ferr := storekit.OpenFolder(ctx, address)
+		if ferr != nil {
+			return nil, err
+		}
+		st, name = folder, ""
 	}
 	mayBe := func(name string) bool { return format.All().ByExtension(name) != nil }
 	all, unknown, err := book.Records(ctx, st, name, mayBe)
@@ -148,8 +142,11 @@ func (a *app) recordsIn(ctx context.Context, address string) ([]book.Record, err
 	return all, nil
 }
 
-func (a *app) rebuild(ctx context.Context, c catalog.Files, all []book.Record) error {
+func (a *app) rebuild(ctx context.Context, c *book.Book, all []book.Record) error {
 	failed := false
+	if err := c.Follow(ctx, all); err != nil {
+		return err
+	}
 	var some []catalog.Addition
 	var opened []survey.Survey
 	add := func() error {
@@ -181,8 +178,10 @@ func (a *app) rebuild(ctx context.Context, c catalog.Files, all []book.Record) e
 					return err
 				}
 			}
-			if _, err := c.Delete(ctx, "", r.Deleted, 0); err != nil {
-				return err
+			if len(r.Deleted) > 0 {
+				if _, err := c.Do(ctx, book.Step{Rows: r.Deletions}); err != nil {
+					return err
+				}
 			}
 			continue
 		}
@@ -192,7 +191,7 @@ func (a *app) rebuild(ctx context.Context, c catalog.Files, all []book.Record) e
 			s, err = survey.Open(ctx, st, name, catalog.Archive{}, a.openOptions())
 		}
 		if err == nil {
-			err = findParity(ctx, c, &s)
+			err = findParity(ctx, &s)
 		}
 		if errors.Is(err, fs.ErrNotExist) && r.Commit > 0 {
 			continue // it was removed, and what lies beside it was not
@@ -207,7 +206,7 @@ func (a *app) rebuild(ctx context.Context, c catalog.Files, all []book.Record) e
 		}
 		s.Roots = r.Roots
 		opened = append(opened, s)
-		some = append(some, catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, nil)})
+		some = append(some, catalog.Addition{Archive: s.Archive, Rows: r.Numbered(s.Rows(ctx, nil))})
 	}
 	if err := add(); err != nil {
 		return err

@@ -11,7 +11,6 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/explore"
@@ -32,16 +31,12 @@ const catalogScheme = "catalog:"
 func (a *app) catalogued(ctx context.Context, address string) (st *shelf.Shelf, name string, err error) {
 	at, isOne := strings.CutPrefix(address, catalogScheme)
 	bucket := ""
-	switch scheme := store.Scheme(address); {
+	switch {
 	case isOne:
 		if s := store.Scheme(at); (s == "s3" || s == "gs" || s == "az") && !isBook(at) {
 			at, bucket = "", strings.TrimRight(at, "/")
 		}
-	case scheme == "postgres" || scheme == "postgresql":
-		at = address
 	case isBook(address):
-		at = address
-	case scheme == "" && format.All().ByExtension(address) == nil && catalog.IsFile(address):
 		at = address
 	default:
 		return nil, "", nil
@@ -67,8 +62,9 @@ func (a *app) catalogued(ctx context.Context, address string) (st *shelf.Shelf, 
 }
 
 // shelf opens the catalogue at an address, once for the verb. With no address,
-// it opens the user's.
+// or only the scheme, it opens the user's.
 func (a *app) shelf(ctx context.Context, address string) (*shelf.Shelf, error) {
+	address = strings.TrimPrefix(address, catalogScheme)
 	own := address == ""
 	if own {
 		var err error
@@ -100,18 +96,15 @@ func (a *app) shelf(ctx context.Context, address string) (*shelf.Shelf, error) {
 
 // shelfOf returns an open catalogue in the form of a store. The user's own may have archives anywhere;
 // others are archives that lead to archives.
-func (a *app) shelfOf(ctx context.Context, c catalog.Files, address string, own bool) (*shelf.Shelf, error) {
+func (a *app) shelfOf(ctx context.Context, c *book.Book, address string, own bool) (*shelf.Shelf, error) {
 	o := shelf.Options{Address: shownCatalog(address), Open: a.storeOf, Through: a.through, NoVerify: a.noVerify}
-	if b, ok := c.(*book.Book); ok {
-		o.Lazy, o.Near = true, b.Near()
-		if !own {
-			o.Open = outside.Rule{Store: b.Store(), Name: b.Name(), Allowed: a.mayLead()}.Find
-		}
+	if !own {
+		o.Open = outside.Rule{Store: c.Store(), Name: c.Name(), Allowed: a.mayLead()}.Find
 	}
 	return shelf.New(ctx, c, o)
 }
 
-func (a *app) openTree(ctx context.Context, c catalog.Files) (*holdall.Archive, func(), error) {
+func (a *app) openTree(ctx context.Context, c *book.Book) (*holdall.Archive, func(), error) {
 	address, _, err := a.catalogAddress()
 	if err != nil {
 		return nil, nil, err
@@ -130,8 +123,8 @@ func (a *app) openTree(ctx context.Context, c catalog.Files) (*holdall.Archive, 
 	}, nil
 }
 
-// ofCatalog adapts the options for an archive to a catalogue: its index is its
-// database.
+// ofCatalog adapts the options for an archive to a catalogue: it is its own
+// index.
 func ofCatalog(o holdall.OpenOptions) holdall.OpenOptions {
 	o.Format, o.Index, o.Param, o.Parity = shelf.Format.Name, holdall.UseIndex{}, nil, parity.None
 	return o
@@ -199,23 +192,5 @@ func tablesOf(sum shelf.Summary) []explore.Table {
 	if !sum.Counted {
 		buckets.Note = "There are too many files to count deleted files and removed originals."
 	}
-	all := []explore.Table{buckets}
-	if len(sum.Plans) == 0 {
-		return all
-	}
-	plans := explore.Table{Title: "Plans", Columns: []explore.Column{{Name: "Plan"}, {Name: "Chunks", Kind: "count"}, {Name: "Done", Kind: "count"}, {Name: "Set aside", Kind: "bad"},
-		{Name: "Files packed", Kind: "count"}, {Name: "To do", Kind: "count"}, {Name: "Vanished", Kind: "count"}, {Name: "Changed", Kind: "count"}, {Name: "Unreadable", Kind: "bad"}, {Name: "Damaged", Kind: "bad"}}}
-	for _, p := range sum.Plans {
-		chunks := int64(0)
-		for _, s := range p.States {
-			chunks += s.Chunks
-		}
-		name := format.Escape(store.Redact(p.Name))
-		if p.Target != p.Name {
-			name += " to " + format.Escape(store.Redact(p.Target))
-		}
-		plans.Rows = append(plans.Rows, []any{name, chunks, p.States[catalog.ChunkDone].Chunks, p.States[catalog.ChunkSetAside].Chunks,
-			p.Outcomes[catalog.Packed], p.Outcomes[catalog.Pending], p.Outcomes[catalog.Vanished], p.Outcomes[catalog.Changed], p.Outcomes[catalog.SetAside], p.Outcomes[catalog.Damaged]})
-	}
-	return append(all, plans)
+	return []explore.Table{buckets}
 }

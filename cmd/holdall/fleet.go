@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,9 +18,9 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/fleet"
-	"github.com/holdall/holdall/internal/app/fleet/river"
+	"github.com/holdall/holdall/internal/app/fleet/queue"
 	"github.com/holdall/holdall/store"
 )
 
@@ -28,77 +29,93 @@ func (a *app) fleetCommand() *cobra.Command {
 		Use:   "fleet",
 		Short: "Pack millions of objects with many workers, each object once",
 		Long: `Packs sources of any size into many archives, with any number of workers on one
-machine or many. A plan cuts the source into chunks. A worker claims a chunk,
-packs it into one archive, and records the archive in the catalogue. A worker
-may be killed at any time: another one continues with its chunk.
+machine or many. A plan cuts the source into chunks. A worker packs a chunk into
+one archive, and records it in the catalogue. A worker may be killed at any
+time: another one does its work.
 
-The plan is kept in the catalogue: --db FILE for workers on one machine, or
-postgres://USER@HOST/DATABASE for workers on several. 'holdall catalog init'
-creates a catalogue.`,
-		Example: `  holdall catalog init
-  holdall fleet plan s3://photos -o s3://packed/photos.caf --chunk-size 30GB
+The catalogue is a folder, on a disk or in a bucket, such as --db
+s3://packed/photos.catalog. 'holdall catalog init' creates it. Workers get their
+work from a queue: a file on this machine, or --queue
+postgres://USER@HOST/DATABASE for workers on several. The queue knows nothing
+that cannot be planned again.`,
+		Example: `  holdall catalog init --db s3://packed/photos.catalog
+  holdall fleet plan s3://photos -o s3://packed/photos.caf
   holdall fleet work --workers 4
   holdall fleet status`,
 	}
 	cmd.PersistentFlags().StringVar(&a.db, "db", "", dbUsage)
+	cmd.PersistentFlags().StringVar(&a.queue, "queue", "", "where the work is: a file, or postgres://USER@HOST/DATABASE (default $HOLDALL_QUEUE, or a file in your data folder)")
 	cmd.AddCommand(a.fleetPlanCommand(), a.fleetWorkCommand(), a.fleetStatusCommand(), a.fleetLeftCommand(), a.fleetRetireCommand(), a.fleetCancelCommand(), a.fleetRetryCommand(), a.fleetForgetCommand(), a.fleetCompactCommand(), a.fleetRepairCommand())
 	return cmd
 }
 
-// These are the sources that notify workers of chunks.
-const (
-	queueLeases = "leases" // no notifications: workers look for chunks themselves
-	queueRiver  = "river"
-)
-
-func queueFlag(cmd *cobra.Command, queue *string) {
-	cmd.Flags().StringVar(queue, "queue", "", "how workers get chunks: river or leases (default river on PostgreSQL, else leases)")
+// withFleet calls do with the user's catalogue and its queue.
+func (a *app) withFleet(ctx context.Context, o access, do func(f fleet.Fleet) error) error {
+	return a.withCatalog(ctx, o, func(b *book.Book) error {
+		address, err := a.queueAddress()
+		if err != nil {
+			return err
+		}
+		q, err := queue.Open(ctx, address, hasty(queue.Options{Space: b.ID()}))
+		if err != nil {
+			return err
+		}
+		return errors.Join(do(fleet.Fleet{Book: b, Queue: q}), q.Close())
+	})
 }
 
-// withFleet calls do with the user's catalogue and with the feed that notifies
-// of its chunks, or nil if there is none. workers is the number of workers
-// that will use them, or 0.
-func (a *app) withFleet(ctx context.Context, queue string, workers int, do func(c *catalog.Catalog, feed fleet.Feed) error) error {
-	address, _, err := a.catalogAddress()
-	if err != nil {
-		return err
+// hasty changes the options of the queue. Tests of the built command kill workers and cannot wait a minute
+// for each of their jobs: HOLDALL_FLEET_HASTE, such as 2s, is that time instead. It is not for users: jobs that
+// take longer are done twice.
+func hasty(o queue.Options) queue.Options {
+	if haste, err := time.ParseDuration(os.Getenv("HOLDALL_FLEET_HASTE")); err == nil && haste > 0 {
+		fleet.Hasten(haste)
+		o.Pause, o.Look, o.Grace = haste/100, haste/50, haste/4
 	}
-	o, feed, postgres := catalog.Options{Workers: workers}, fleet.Feed(nil), catalog.TakesQueue(address)
-	switch {
-	case queue == queueRiver && !postgres:
-		return usage("--queue river needs a catalogue in PostgreSQL, found a file")
-	case queue == queueRiver, queue == "" && postgres:
-		q := &river.Queue{}
-		o.Queue, feed = q, q
-	case queue != "" && queue != queueLeases:
-		return usage("--queue: expected river or leases, found %q", queue)
+	return o
+}
+
+// queueAddress returns the address of the queue.
+func (a *app) queueAddress() (string, error) {
+	if address := cmp.Or(a.queue, os.Getenv("HOLDALL_QUEUE")); address != "" {
+		return address, nil
 	}
-	return a.withDatabase(ctx, o, func(c *catalog.Catalog) error { return do(c, feed) })
+	dir, err := dataFolder()
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	return filepath.Join(dir, "jobs.db"), err
+}
+
+func (a *app) onFleet(o access, do func(ctx context.Context, f fleet.Fleet, args []string) error) func(*cobra.Command, []string) error {
+	return run(func(ctx context.Context, args []string) error {
+		return a.withFleet(ctx, o, func(f fleet.Fleet) error { return do(ctx, f, args) })
+	})
 }
 
 func (a *app) fleetPlanCommand() *cobra.Command {
 	var s fleet.Spec
 	var size sizeFlag
-	var protect shareFlag
+	var protect, gone shareFlag
 	var dry estimating
-	var queue string
 	var cmd *cobra.Command
 	cmd = &cobra.Command{
 		Use:   "plan SOURCE... -o TARGET",
-		Short: "List sources and cut them into chunks",
-		Long: `Lists sources and cuts them into chunks, always in the same way. A source is a
-folder, a bucket, or a prefix in a bucket. An address that ends in * means all
+		Short: "List sources and cut what is new into chunks",
+		Long: `Lists sources and cuts what the catalogue does not have into chunks. A source is
+a folder, a bucket, or a prefix in a bucket. An address that ends in * means all
 keys with that prefix: s3://logs/2026-0*. Each chunk becomes an archive:
-TARGET-00001, TARGET-00002, … 'holdall fleet work' packs them.
+TARGET-LISTING-NUMBER. 'holdall fleet work' packs them.
 
 A DataBundle is one archive with many shards. Each chunk is a shard of TARGET,
 and the last chunk makes the index. Later additions become a bundle of their
-own, TARGET-00002.
+own.
 
-If the plan exists already, new objects are added to it in new chunks: objects
-that did not exist before, that have another version now, or that could not be
-packed. Run the same command again if it was interrupted, or if the source has
-grown.
+Run the same command again if it was interrupted, or if the source has grown:
+what is packed, or waits for it, is not planned again. Each listing also records
+which originals are missing; 'holdall fleet compact' deletes files that are
+gone. If more than half of them are missing, holdall assumes a mistake and
+records nothing of that; --gone is another share.
 
 TARGET may be below a source. Archives in the catalogue and the files beside
 them are left out and counted. So are empty objects that only mark folders.
@@ -129,7 +146,7 @@ how long packing takes.`,
 			if err != nil {
 				return err
 			}
-			s.Format, s.ChunkSize, s.Param, s.Protect = a.format, int64(size), a.given(format.ToCreate), float64(protect)
+			s.Format, s.ChunkSize, s.Param, s.Protect, s.Gone = a.format, int64(size), a.given(format.ToCreate), float64(protect), float64(gone)
 			for _, source := range sources {
 				s.Sources = append(s.Sources, everywhere(source))
 			}
@@ -151,11 +168,11 @@ how long packing takes.`,
 			if dry.dry {
 				return a.estimate(ctx, s, dry, rate)
 			}
-			return a.withFleet(ctx, queue, 0, func(c *catalog.Catalog, _ fleet.Feed) error {
+			return a.withFleet(ctx, forWriting, func(f fleet.Fleet) error {
 				m := &holdall.Meter{}
 				stop := a.showProgress(m, "planned")
 				var told fleet.Planned
-				p, err := fleet.Plan(ctx, c, s, func(p fleet.Planned) {
+				p, err := fleet.MakePlan(ctx, f, s, func(p fleet.Planned) {
 					m.Add(p.Objects-told.Objects, p.Bytes-told.Bytes)
 					told = p
 				})
@@ -169,16 +186,16 @@ how long packing takes.`,
 	}
 	fs := cmd.Flags()
 	fs.StringVarP(&s.Target, "output", "o", "", "name of the archives without their numbers: s3://bucket/name.caf")
-	fs.Var(&size, "chunk-size", "content of each archive or shard (default 30GB)")
-	fs.Int64Var(&s.ChunkObjects, "chunk-objects", 0, "maximum number of objects in an archive or shard (default 4000000)")
+	fs.Var(&size, "chunk-size", "content of each archive or shard (default 3GB)")
+	fs.Int64Var(&s.ChunkObjects, "chunk-objects", 0, "maximum number of objects in an archive or shard (default 100000)")
 	fs.StringVar(&s.Name, "name", "", "name of the plan (default TARGET)")
 	fs.StringArrayVar(&s.Exclude, "exclude", nil, excludeUsage)
 	fs.Var(&protect, "protect", "write parity beside each archive that can restore this share of it: 5%")
+	fs.Var(&gone, "gone", "fail if more than this share of the originals is missing (default 50%)")
 	fs.StringVar(&s.List, "list", "", "plan the objects listed in this file: one key per line, or JSON lines in FILE.jsonl")
 	fs.StringVar(&s.Inventory, "inventory", "", "plan the objects of an S3 Inventory: address of its manifest.json")
 	fs.BoolVar(&s.Plain, "plain", false, "write the bare format, without the digests that holdall adds")
 	dry.flags(fs)
-	queueFlag(cmd, &queue)
 	inParts := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return !f.Chunked && f.Parts == nil })
 	fs.StringVar(&a.index, "index", "", "") // this is for archives that are read: a bundle in parts has its own index in one place only
 	fs.MarkHidden("index")
@@ -201,7 +218,7 @@ func (a *app) linePlanned(p fleet.Planned, are string) {
 	for _, m := range []struct {
 		n        int64
 		one, are string
-	}{{p.Known, "object", "planned before"}, {p.Archives, "object", "of archives left out"}, {p.Markers, "folder marker", "left out"},
+	}{{p.Known, "object", "packed or waiting"}, {p.Missing, "original", "missing"}, {p.Archives, "object", "of archives left out"}, {p.Markers, "folder marker", "left out"},
 		{p.Refused, "object", "refused"}, {p.Vanished, "object", "not found"}, {p.Outside, "listed object", "outside the source"},
 		{p.Deleted, "object", "deleted"}, {p.Older, "older version", "left out"}, {p.Doubles, "object", "listed several times"}} {
 		if m.n > 0 {
@@ -213,13 +230,13 @@ func (a *app) linePlanned(p fleet.Planned, are string) {
 
 func (a *app) fleetWorkCommand() *cobra.Command {
 	var o fleet.WorkOptions
-	var queue string
 	cmd := &cobra.Command{
 		Use:   "work [PLAN]",
-		Short: "Pack chunks until none is left",
-		Long: `Claims chunks of a plan, or of all plans, and packs them until none is left. You
-can run any number of workers at once, on this machine, and on others if the
-catalogue is in PostgreSQL. A worker that is interrupted releases its chunks.
+		Short: "Do what is handed out until nothing is left",
+		Long: `Packs chunks of a plan, or of all plans, and helps other verbs of fleet, until
+nothing is left. You can run any number of workers at once, on this machine, and
+on others if the queue is in PostgreSQL. A worker that is interrupted gives its
+work back.
 
 A chunk that fails is tried again, with longer and longer waits; after --tries
 attempts it is set aside. An object that cannot be read is set aside too, and
@@ -229,7 +246,7 @@ checksum is damaged: it is left out and reported.
 The exit code is 1 if any planned object is not packed. 'holdall fleet left'
 lists these objects, now or later.`,
 		Example: `  holdall fleet work --workers 4
-  holdall fleet work --stay --db postgres://holdall@db.example.org/holdall`,
+  holdall fleet work --stay --queue postgres://holdall@db.example.org/holdall`,
 		Args: args(0, 1, "a plan"),
 		RunE: run(func(ctx context.Context, plan []string) error {
 			switch {
@@ -237,19 +254,17 @@ lists these objects, now or later.`,
 				return usage("--workers: expected at least 1, found %d", o.Workers)
 			case o.Tries < 1:
 				return usage("--tries: expected at least 1, found %d", o.Tries)
-			case o.Lease < time.Second:
-				return usage("--lease: expected at least 1s, found %s", o.Lease)
 			}
-			return a.withFleet(ctx, queue, o.Workers, func(c *catalog.Catalog, feed fleet.Feed) error {
-				o.Feed, o.NoVerify = feed, a.noVerify
+			return a.withFleet(ctx, forWriting, func(f fleet.Fleet) error {
+				o.NoVerify = a.noVerify
 				if len(plan) > 0 {
-					p, err := a.planNamed(ctx, c, plan[0])
+					p, err := a.planNamed(ctx, f.Book, plan[0])
 					if err != nil {
 						return err
 					}
 					o.Plan = p.Name
 				}
-				return a.fleetWork(ctx, c, o)
+				return a.fleetWork(ctx, f, o)
 			})
 		}),
 	}
@@ -257,34 +272,28 @@ lists these objects, now or later.`,
 	fs.IntVar(&o.Workers, "workers", 1, "chunks to pack at once")
 	fs.IntVarP(&o.Jobs, "jobs", "j", 0, "objects of a chunk to read at once (default 16)")
 	fs.IntVar(&o.Tries, "tries", 5, "attempts before a chunk is set aside")
-	fs.DurationVar(&o.Lease, "lease", 45*time.Second, leaseUsage)
 	fs.BoolVar(&o.NoCopy, "no-copy", false, "read every object, to compare it with its checksum and to compute a digest")
-	fs.BoolVar(&o.Stay, "stay", false, "wait for more chunks when none is left")
-	queueFlag(cmd, &queue)
+	fs.BoolVar(&o.Stay, "stay", false, "wait for more when nothing is left")
 	return cmd
 }
 
-const leaseUsage = "how long a chunk stays reserved for a worker that stopped responding"
-
-func (a *app) fleetWork(ctx context.Context, c *catalog.Catalog, o fleet.WorkOptions) error {
+func (a *app) fleetWork(ctx context.Context, f fleet.Fleet, o fleet.WorkOptions) error {
 	o.Meter = &holdall.Meter{}
-	aside := false
-	o.Tell = func(e fleet.Event) {
-		aside = aside || slices.ContainsFunc(e.Left, func(m catalog.Member) bool { return m.Outcome != catalog.Packed })
-		a.tellWork(e)
-	}
+	o.Tell = a.tellWork
 	stop := a.showProgress(o.Meter, "packed")
-	sum, err := fleet.Work(ctx, c, o)
+	sum, err := fleet.Work(ctx, f, o)
 	stop()
 	a.tell(sum, func() {
 		fmt.Fprintf(a.out, "packed %s, %s in %s\n", count(sum.Objects, "object"), a.humanSize(sum.Bytes), count(int64(sum.Done), "chunk"))
 	})
-	return cmp.Or(err, ctx.Err(), answer(sum.SetAside > 0 || aside))
+	return cmp.Or(err, ctx.Err(), answer(sum.SetAside > 0 || sum.Left > 0))
 }
 
-// eventJSON is the outcome of a chunk. It is printed as soon as it is known.
+// eventJSON is what happened to a job. It is printed as soon as it is known.
 type eventJSON struct {
-	Chunk    string  `json:"chunk"`
+	Job      string  `json:"job"`
+	Kind     string  `json:"kind"`
+	Archive  string  `json:"archive,omitempty"`
 	Event    string  `json:"event"`
 	Objects  int64   `json:"objects"`
 	Bytes    int64   `json:"bytes"`
@@ -297,45 +306,38 @@ type eventJSON struct {
 	Problem  string  `json:"problem,omitempty"`
 }
 
-// tellWork prints the outcome of a chunk: problems always, the rest on
-// request.
+// tellWork prints what happened to a job: problems always, the rest on request.
 func (a *app) tellWork(e fleet.Event) {
-	j := eventJSON{Chunk: format.Escape(e.Chunk.Name), Event: string(e.What), Objects: e.Chunk.Objects, Bytes: e.Chunk.Bytes, Seconds: e.Took.Seconds(), Resumed: e.Resent}
-	if e.What == fleet.Done {
-		j.Objects, j.Bytes = e.Chunk.Objects-int64(len(e.Left)), e.Bytes
-	}
-	for _, m := range e.Left {
+	j := eventJSON{Job: e.Job.Name, Kind: e.Job.Kind, Archive: format.Escape(e.Chunk.Archive), Event: joined(string(e.What)), Objects: e.Chunk.Objects, Bytes: e.Chunk.Bytes, Seconds: e.Took.Seconds(), Resumed: e.Chunk.Resent}
+	for _, m := range e.Chunk.Left {
 		switch m.Outcome {
-		case catalog.Vanished:
+		case fleet.Vanished:
 			j.Vanished++
-		case catalog.Changed:
+		case fleet.Changed:
 			j.Changed++
-		case catalog.Damaged:
+		case fleet.Damaged:
 			j.Damaged++
 		default:
 			j.SetAside++
 		}
 	}
-	if e.Err != nil && e.What != fleet.Stopped {
+	if e.Err != nil && e.What != queue.GivenBack {
 		j.Problem = printable(e.Err.Error())
 	}
 	if a.json {
 		a.printJSON(j)
 		return
 	}
+	shown := cmp.Or(j.Archive, j.Kind+" "+j.Job)
 	switch e.What {
-	case fleet.Failed, fleet.SetAside, fleet.Lost:
-		a.warn("%s: %s: %s", j.Chunk, e.What, j.Problem)
-	case fleet.Done:
-		for _, m := range e.Left {
-			a.warn("%s: %s: %s%s", j.Chunk, format.Escape(m.Path), m.Outcome, ifAny(": %s", m.Note))
+	case queue.Retried, queue.Dropped, queue.Away:
+		a.warn("%s: %s%s", shown, e.What, ifAny(": %s", j.Problem))
+	case queue.Done:
+		for _, m := range e.Chunk.Left {
+			a.warn("%s: %s: %s%s", shown, format.Escape(m.Path), m.Outcome, ifAny(": %s", m.Note))
 		}
-		switch {
-		case a.quiet:
-		case e.Chunk.Last:
-			fmt.Fprintf(a.stderr, "holdall: %s: joined its parts to one archive in %s\n", j.Chunk, e.Took.Round(100*time.Millisecond))
-		default:
-			fmt.Fprintf(a.stderr, "holdall: %s: %s, %s in %s\n", j.Chunk, count(j.Objects, "object"), a.humanSize(j.Bytes), e.Took.Round(100*time.Millisecond))
+		if !a.quiet {
+			fmt.Fprintf(a.stderr, "holdall: %s: %s, %s in %s\n", shown, count(j.Objects, "object"), a.humanSize(j.Bytes), e.Took.Round(100*time.Millisecond))
 		}
 	}
 }
@@ -346,13 +348,13 @@ func (a *app) fleetStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [PLAN...]",
 		Short: "Show the progress of plans",
-		Long: `Shows the progress of all plans, or of the given ones: chunks and objects by
-state, the workers, the rate, and the time left at that rate. Packed objects are
+		Long: `Shows the progress of all plans, or of the given ones: archives and what waits
+to be packed, the jobs by state, and those that failed. Packed objects are
 counted by the bucket's checksum that they were compared with. Objects that are
 damaged at the source are listed.`,
-		RunE: a.onDatabase(forReading, func(ctx context.Context, c *catalog.Catalog, names []string) error {
+		RunE: a.onFleet(forReading, func(ctx context.Context, f fleet.Fleet, names []string) error {
 			for {
-				if err := a.fleetStatus(ctx, c, names, originals); err != nil || watch <= 0 {
+				if err := a.fleetStatus(ctx, f, names, originals); err != nil || watch <= 0 {
 					return err
 				}
 				select {
@@ -368,17 +370,16 @@ damaged at the source are listed.`,
 	return cmd
 }
 
-// plansNamed calls do with the named plans, or with all plans if there are no
-// names.
-func (a *app) plansNamed(ctx context.Context, c *catalog.Catalog, names []string, do func(catalog.Plan) error) error {
-	var plans []catalog.Plan
+// plansNamed calls do with the named plans, or with all plans if there are no names.
+func (a *app) plansNamed(ctx context.Context, b *book.Book, names []string, do func(fleet.Plan) error) error {
+	var plans []fleet.Plan
 	err := all(names, func(name string) error {
-		p, err := a.planNamed(ctx, c, name)
+		p, err := a.planNamed(ctx, b, name)
 		plans = append(plans, p)
 		return err
 	})
 	if len(names) == 0 {
-		plans, err = c.Plans(ctx)
+		plans, err = fleet.Plans(ctx, b)
 	}
 	if err != nil {
 		return err
@@ -386,13 +387,13 @@ func (a *app) plansNamed(ctx context.Context, c *catalog.Catalog, names []string
 	return all(plans, do)
 }
 
-func (a *app) fleetStatus(ctx context.Context, c *catalog.Catalog, names []string, originals bool) error {
+func (a *app) fleetStatus(ctx context.Context, f fleet.Fleet, names []string, originals bool) error {
 	gap := ""
-	return a.plansNamed(ctx, c, names, func(p catalog.Plan) error {
-		s, err := fleet.StatusOf(ctx, c, p)
+	return a.plansNamed(ctx, f.Book, names, func(p fleet.Plan) error {
+		s, err := fleet.StatusOf(ctx, f, p)
 		var n *fleet.Originals
 		if err == nil && originals {
-			n, err = fleet.OriginalsOf(ctx, c, p)
+			n, err = fleet.OriginalsOf(ctx, f.Book, p)
 		}
 		if err == nil {
 			j := statusAsJSON(s)
@@ -408,8 +409,7 @@ func (a *app) fleetStatus(ctx context.Context, c *catalog.Catalog, names []strin
 	})
 }
 
-// everywhere converts an address to one that works wherever a worker is
-// started: a path becomes absolute.
+// everywhere converts an address to one that works wherever a worker is started: a path becomes absolute.
 func everywhere(address string) string {
 	if whole, err := filepath.Abs(address); err == nil && store.Scheme(address) == "" {
 		return whole
@@ -417,17 +417,13 @@ func everywhere(address string) string {
 	return address
 }
 
-// planNamed finds a plan by its name or by its target, which is the default
-// name.
-func (a *app) planNamed(ctx context.Context, c *catalog.Catalog, name string) (catalog.Plan, error) {
-	p, err := c.Plan(ctx, name)
+// planNamed finds a plan by its name or by its target, which is the default name.
+func (a *app) planNamed(ctx context.Context, b *book.Book, name string) (fleet.Plan, error) {
+	p, err := fleet.PlanNamed(ctx, b, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		if p, aerr := c.Plan(ctx, everywhere(name)); aerr == nil {
+		if p, aerr := fleet.PlanNamed(ctx, b, everywhere(name)); aerr == nil {
 			return p, nil
 		}
-	}
-	if err != nil {
-		err = fmt.Errorf("plan %w", err)
 	}
 	return p, err
 }
@@ -445,21 +441,21 @@ func (a *app) fleetLeftCommand() *cobra.Command {
 		Use:   "left [PLAN...]",
 		Short: "List the objects that were planned but not packed",
 		Long: `Lists the planned objects that are in no archive, with the reason: the object
-vanished, changed, is damaged at the source, or was set aside. Objects that were
-planned again are not listed. Without a PLAN it covers all plans. The exit code
-is 1 if there are such objects.`,
+vanished, changed, is damaged at the source, or was set aside. The next plan has
+what is still there. Without a PLAN it covers all plans. The exit code is 1 if
+there are such objects.`,
 		Example: `  holdall fleet left
   holdall fleet left --json | jq -r 'select(.outcome == "damaged").path'`,
-		RunE: a.onDatabase(forReading, func(ctx context.Context, c *catalog.Catalog, names []string) error {
+		RunE: a.onFleet(forReading, func(ctx context.Context, f fleet.Fleet, names []string) error {
 			found := false
-			err := a.plansNamed(ctx, c, names, func(p catalog.Plan) error {
-				for m, err := range c.LeftOut(ctx, p.ID, catalog.Vanished, catalog.Changed, catalog.SetAside, catalog.Damaged) {
+			err := a.plansNamed(ctx, f.Book, names, func(p fleet.Plan) error {
+				for m, err := range fleet.Left(ctx, f, p) {
 					if err != nil {
 						return err
 					}
 					found = true
 					path := pathOf(m.Path)
-					a.tell(outcomeJSON{p.Name, path, m.Size, joined(m.Outcome.String()), m.Note}, func() {
+					a.tell(outcomeJSON{p.Name, path, m.Size, joined(string(m.Outcome)), m.Note}, func() {
 						fmt.Fprintf(a.out, "%s: %s%s\n", path.Path, m.Outcome, ifAny(": %s", m.Note))
 					})
 				}
@@ -475,8 +471,7 @@ type leftJSON struct {
 	Problem string `json:"problem"`
 }
 
-// provenBy returns the end of a line that counts the proofs of each kind: ",
-// proven by md5: 57".
+// provenBy returns the end of a line that counts the proofs of each kind: ", proven by md5: 57".
 func provenBy(by map[string]int64) string {
 	var all []string
 	for _, kind := range slices.Sorted(maps.Keys(by)) {
@@ -488,122 +483,109 @@ func provenBy(by map[string]int64) string {
 	return ", proven by " + strings.Join(all, ", ")
 }
 
+// outcomes are those of a status, in their order.
+var outcomes = []fleet.Outcome{fleet.Vanished, fleet.Changed, fleet.SetAside, fleet.Damaged}
+
 func (a *app) tellStatus(s fleet.Status) {
-	state := ""
-	if s.Plan.Cancelled {
-		state = ", cancelled"
-	}
-	fmt.Fprintf(a.out, "%s (%s)%s\n", format.Escape(s.Plan.Name), s.Plan.Format, state)
+	fmt.Fprintf(a.out, "%s (%s)\n", format.Escape(s.Plan.Name), s.Plan.Format)
 	w := tabwriter.NewWriter(a.out, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tchunks\tobjects\tbytes\t")
-	for i, t := range s.States {
-		if state := catalog.ChunkState(i); t.Chunks > 0 || state == catalog.ChunkDone {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t\n", chunkWord(state), t.Chunks, t.Objects, a.humanSize(t.Bytes))
-		}
+	fmt.Fprintln(w, "\tarchives\tobjects\tbytes\t")
+	fmt.Fprintf(w, "packed\t%d\t%d\t%s\t\n", s.Archives, s.Objects, a.humanSize(s.Bytes))
+	if s.Waiting > 0 {
+		fmt.Fprintf(w, "waiting\t%d\t%d\t%s\t\n", s.Waiting, s.WaitingObjects, a.humanSize(s.WaitingBytes))
 	}
 	w.Flush()
 	if by := provenBy(s.Proven); by != "" {
 		fmt.Fprintln(a.out, by[len(", "):])
 	}
-	for _, o := range []catalog.Outcome{catalog.Vanished, catalog.Changed, catalog.SetAside, catalog.Damaged} {
-		if n := s.Outcomes[o]; n > 0 {
+	for _, o := range outcomes {
+		if n := s.Left[o]; n > 0 {
 			fmt.Fprintf(a.out, "%s: %s\n", o, count(n, "object"))
 		}
 	}
 	for _, m := range s.Damaged {
 		fmt.Fprintf(a.out, "  %s: %s\n", format.Escape(m.Path), m.Note)
 	}
-	if len(s.Running) > 0 {
-		left := ""
-		if s.Left > 0 {
-			left = ", " + s.Left.Round(time.Second).String() + " left"
+	for _, kind := range slices.Sorted(maps.Keys(s.Jobs)) {
+		var all []string
+		for _, is := range slices.Sorted(maps.Keys(s.Jobs[kind])) {
+			all = append(all, fmt.Sprintf("%d %s", s.Jobs[kind][is], is))
 		}
-		fmt.Fprintf(a.out, "%s/s%s\n", a.humanSize(int64(s.Rate)), left)
-	}
-	for _, k := range s.Running {
-		fmt.Fprintf(a.out, "  %s: %s of %s, %s\n", format.Escape(k.Name), a.humanSize(k.BytesDone), a.humanSize(k.Bytes), format.Escape(k.Owner))
+		fmt.Fprintf(a.out, "%s jobs: %s\n", kind, strings.Join(all, ", "))
 	}
 	for _, k := range s.Problems {
-		fmt.Fprintf(a.out, "  %s: %s: %s\n", format.Escape(k.Name), chunkWord(k.State), k.Problem)
+		fmt.Fprintf(a.out, "  %s %s: %s: %s\n", k.Kind, k.Name, k.Status, printable(k.Problem))
 	}
 }
 
-func chunkWord(s catalog.ChunkState) string {
-	if s == catalog.ChunkLeased {
-		return "at work"
-	}
-	return s.String()
+type jobJSON struct {
+	Job      string    `json:"job"`
+	Kind     string    `json:"kind"`
+	State    string    `json:"state"`
+	Attempts int       `json:"attempts"`
+	Since    time.Time `json:"since,omitzero"`
+	Problem  string    `json:"problem,omitempty"`
 }
 
-type chunkJSON struct {
-	Chunk     string    `json:"chunk"`
-	State     string    `json:"state"`
-	Objects   int64     `json:"objects"`
-	Bytes     int64     `json:"bytes"`
-	BytesDone int64     `json:"bytes_done"`
-	Owner     string    `json:"owner,omitempty"`
-	Attempts  int       `json:"attempts"`
-	Failures  int       `json:"failures"`
-	Started   time.Time `json:"started,omitzero"`
-	Problem   string    `json:"problem,omitempty"`
+type waitingJSON struct {
+	Chunks  int64 `json:"chunks"`
+	Objects int64 `json:"objects"`
+	Bytes   int64 `json:"bytes"`
 }
 
 type statusJSON struct {
-	Plan      string                   `json:"plan"`
-	Format    string                   `json:"format"`
-	Target    string                   `json:"target"`
-	Created   time.Time                `json:"created"`
-	Cancelled bool                     `json:"cancelled,omitempty"`
-	Chunks    map[string]catalog.Tally `json:"chunks"`
-	Objects   map[string]int64         `json:"objects"`
-	Proven    map[string]int64         `json:"proven"`
-	Damaged   []leftJSON               `json:"damaged"`
-	Rate      float64                  `json:"rate"`
-	Left      float64                  `json:"seconds_left,omitempty"`
-	Running   []chunkJSON              `json:"running"`
-	Problems  []chunkJSON              `json:"problems"`
-	Originals *fleet.Originals         `json:"originals,omitempty"`
+	Plan      string                    `json:"plan"`
+	Format    string                    `json:"format"`
+	Target    string                    `json:"target"`
+	Archives  int64                     `json:"archives"`
+	Objects   int64                     `json:"objects"`
+	Bytes     int64                     `json:"bytes"`
+	Waiting   waitingJSON               `json:"waiting"`
+	Left      map[string]int64          `json:"left"`
+	Proven    map[string]int64          `json:"proven"`
+	Damaged   []leftJSON                `json:"damaged"`
+	Jobs      map[string]map[string]int `json:"jobs"`
+	Problems  []jobJSON                 `json:"problems"`
+	Originals *fleet.Originals          `json:"originals,omitempty"`
 }
 
 // joined makes one word of several, for JSON.
 func joined(words string) string { return strings.ReplaceAll(words, " ", "_") }
 
 func statusAsJSON(s fleet.Status) statusJSON {
-	j := statusJSON{Plan: s.Plan.Name, Format: s.Plan.Format, Target: format.Escape(s.Plan.Target), Created: s.Plan.Created, Cancelled: s.Plan.Cancelled,
-		Chunks: map[string]catalog.Tally{}, Objects: map[string]int64{}, Proven: s.Proven, Damaged: []leftJSON{}, Rate: s.Rate, Left: s.Left.Seconds(), Running: []chunkJSON{}, Problems: []chunkJSON{}}
-	for i, t := range s.States {
-		j.Chunks[joined(chunkWord(catalog.ChunkState(i)))] = t
-	}
-	for i, n := range s.Outcomes {
-		j.Objects[joined(catalog.Outcome(i).String())] = n
+	j := statusJSON{Plan: s.Plan.Name, Format: s.Plan.Format, Target: format.Escape(s.Plan.Target), Archives: s.Archives, Objects: s.Objects, Bytes: s.Bytes,
+		Waiting: waitingJSON{s.Waiting, s.WaitingObjects, s.WaitingBytes}, Left: map[string]int64{}, Proven: s.Proven, Damaged: []leftJSON{}, Jobs: map[string]map[string]int{}, Problems: []jobJSON{}}
+	for _, o := range outcomes {
+		j.Left[joined(string(o))] = s.Left[o]
 	}
 	for _, m := range s.Damaged {
 		j.Damaged = append(j.Damaged, leftJSON{pathOf(m.Path), m.Note})
 	}
-	list := func(all []catalog.Chunk, to *[]chunkJSON) {
-		for _, k := range all {
-			*to = append(*to, chunkJSON{Chunk: format.Escape(k.Name), State: joined(chunkWord(k.State)), Objects: k.Objects, Bytes: k.Bytes, BytesDone: k.BytesDone,
-				Owner: format.Escape(k.Owner), Attempts: k.Attempts, Failures: k.Failures, Started: k.Started, Problem: k.Problem})
+	for kind, all := range s.Jobs {
+		j.Jobs[kind] = map[string]int{}
+		for is, n := range all {
+			j.Jobs[kind][joined(string(is))] = n
 		}
 	}
-	list(s.Running, &j.Running)
-	list(s.Problems, &j.Problems)
+	for _, k := range s.Problems {
+		j.Problems = append(j.Problems, jobJSON{k.Name, k.Kind, joined(string(k.Status)), k.Attempt, k.Since, printable(k.Problem)})
+	}
 	return j
 }
 
 func (a *app) fleetCancelCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cancel PLAN",
-		Short: "Cancel a plan",
-		Long: `Cancels the chunks of a plan that are not done. Workers on these chunks stop,
-and partial uploads are removed. Finished archives stay, also in the catalogue.
-'holdall fleet retry' resumes the plan.`,
+		Short: "Cancel what waits of a plan",
+		Long: `Cancels the work on a plan: what waits is not packed, and partial uploads are
+removed. Finished archives stay, also in the catalogue. Planning again has what
+is not packed.`,
 		Args: args(1, 1, "a plan"),
-		RunE: a.onDatabase(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {
-			return a.plansNamed(ctx, c, args, func(p catalog.Plan) error {
-				n, err := fleet.Cancel(ctx, c, p)
+		RunE: a.onFleet(forWriting, func(ctx context.Context, f fleet.Fleet, args []string) error {
+			return a.plansNamed(ctx, f.Book, args, func(p fleet.Plan) error {
+				n, err := fleet.Cancel(ctx, f, p)
 				if err == nil {
-					a.tell(map[string]any{"plan": p.Name, "uploads": n}, func() { fmt.Fprintf(a.out, "%s: cancelled\n", format.Escape(p.Name)) })
+					a.tell(map[string]any{"plan": p.Name, "jobs": n}, func() { fmt.Fprintf(a.out, "%s: %s cancelled\n", format.Escape(p.Name), count(int64(n), "job")) })
 				}
 				return err
 			})
@@ -612,43 +594,37 @@ and partial uploads are removed. Finished archives stay, also in the catalogue.
 }
 
 func (a *app) fleetRetryCommand() *cobra.Command {
-	var queue string
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "retry PLAN",
-		Short: "Queue chunks again that were set aside or cancelled",
-		Long: `Queues chunks again that were set aside or cancelled, as if they were new. If an
-object was set aside and its chunk packed, 'holdall fleet plan' plans the object
-again, as it does with objects that changed.`,
+		Short: "Try again what was set aside",
+		Long: `Has jobs tried again that were set aside, as if they were new. If an object was
+set aside and its chunk packed, 'holdall fleet plan' plans the object again, as
+it does with objects that changed.`,
 		Args: args(1, 1, "a plan"),
-		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withFleet(ctx, queue, 0, func(c *catalog.Catalog, _ fleet.Feed) error {
-				return a.plansNamed(ctx, c, args, func(p catalog.Plan) error {
-					n, err := c.RetryPlan(ctx, p.ID)
-					if err == nil {
-						a.tell(map[string]any{"plan": p.Name, "chunks": n}, func() {
-							fmt.Fprintf(a.out, "%s: %s queued again\n", format.Escape(p.Name), count(int64(n), "chunk"))
-						})
-					}
-					return err
-				})
+		RunE: a.onFleet(forWriting, func(ctx context.Context, f fleet.Fleet, args []string) error {
+			return a.plansNamed(ctx, f.Book, args, func(p fleet.Plan) error {
+				n, err := f.Queue.Retry(ctx, p.Name)
+				if err == nil {
+					a.tell(map[string]any{"plan": p.Name, "jobs": n}, func() {
+						fmt.Fprintf(a.out, "%s: %s to be tried again\n", format.Escape(p.Name), count(int64(n), "job"))
+					})
+				}
+				return err
 			})
 		}),
 	}
-	queueFlag(cmd, &queue)
-	return cmd
 }
 
 func (a *app) fleetForgetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "forget PLAN",
 		Short: "Remove a plan from the catalogue",
-		Long: `Removes a plan from the catalogue, with the versions and checksums of its
-objects. Its archives stay, also in the catalogue. A plan with unfinished chunks
-is refused: cancel it first.`,
+		Long: `Removes a plan from the catalogue, and what waits of it. Its archives stay, also
+in the catalogue.`,
 		Args: args(1, 1, "a plan"),
-		RunE: a.onDatabase(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {
-			return a.plansNamed(ctx, c, args, func(p catalog.Plan) error {
-				err := c.ForgetPlan(ctx, p.ID)
+		RunE: a.onFleet(forWriting, func(ctx context.Context, f fleet.Fleet, args []string) error {
+			return a.plansNamed(ctx, f.Book, args, func(p fleet.Plan) error {
+				err := fleet.Forget(ctx, f, p)
 				if err == nil {
 					a.tell(map[string]any{"plan": p.Name}, func() { fmt.Fprintf(a.out, "%s: forgotten\n", format.Escape(p.Name)) })
 				}

@@ -16,51 +16,45 @@ type rewriting struct {
 	work   fleet.WorkOptions
 	grace  time.Duration
 	dryRun bool
-	queue  string
 }
 
 func (r *rewriting) flags(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.BoolVarP(&r.dryRun, "dry-run", "n", false, dryRunUsage)
-	fs.DurationVar(&r.grace, "grace", time.Hour, "how long an old archive stays after its files have moved to others")
+	fs.DurationVar(&r.grace, "grace", 7*24*time.Hour, "how long an old archive stays after its files have moved to others")
 	fs.IntVar(&r.work.Workers, "workers", 1, "archives to write at once")
 	fs.IntVarP(&r.work.Jobs, "jobs", "j", 0, "objects of an archive to read at once (default 16)")
-	fs.DurationVar(&r.work.Lease, "lease", 45*time.Second, leaseUsage)
-	queueFlag(cmd, &r.queue)
 }
 
 // onPlans calls plan for the named plans that can be rewritten, or for all of
 // them. It then packs the chunks that plan made, and removes old archives.
-func (a *app) onPlans(ctx context.Context, names []string, r *rewriting, plan func(c *catalog.Catalog, p catalog.Plan) (chunks int, err error)) error {
+func (a *app) onPlans(ctx context.Context, names []string, r *rewriting, plan func(f fleet.Fleet, p fleet.Plan) (chunks int, err error)) error {
 	if r.work.Workers < 1 {
 		return usage("--workers: expected at least 1, found %d", r.work.Workers)
 	}
 	if r.grace < 0 {
 		return usage("--grace: expected at least 0, found %s", r.grace)
 	}
-	if r.work.Lease < time.Second {
-		return usage("--lease: expected at least 1s, found %s", r.work.Lease)
-	}
 	no := false
-	err := a.withFleet(ctx, r.queue, r.work.Workers, func(c *catalog.Catalog, feed fleet.Feed) error {
-		return a.plansNamed(ctx, c, names, func(p catalog.Plan) error {
-			if f := format.All().ByName(p.Format); len(names) == 0 && (f == nil || !f.Chunked) {
+	err := a.withFleet(ctx, forWriting, func(f fleet.Fleet) error {
+		return a.plansNamed(ctx, f.Book, names, func(p fleet.Plan) error {
+			if of := format.All().ByName(p.Format); len(names) == 0 && (of == nil || !of.Chunked) {
 				return nil
 			}
-			chunks, err := plan(c, p)
+			chunks, err := plan(f, p)
 			if err != nil || r.dryRun {
 				return err
 			}
 			if chunks > 0 {
 				o := r.work
-				o.Plan, o.Feed, o.NoVerify, o.Tries = p.Name, feed, a.noVerify, 5
-				if err := a.fleetWork(ctx, c, o); err != nil && err != errNo {
+				o.Plan, o.NoVerify, o.Tries = p.Name, a.noVerify, 5
+				if err := a.fleetWork(ctx, f, o); err != nil && err != errNo {
 					return err
 				} else if err != nil {
 					no = true
 				}
 			}
-			dead, removed, err := fleet.Tidy(ctx, c, p, r.grace)
+			dead, removed, err := fleet.Tidy(ctx, f, p, r.grace)
 			if dead+removed > 0 {
 				a.tell(map[string]any{"plan": p.Name, "removed": removed, "waiting": dead}, func() {
 					fmt.Fprintf(a.out, "%s: %s removed, %d to be removed after the grace period\n", format.Escape(p.Name), count(int64(removed), "old archive"), dead)
@@ -83,23 +77,21 @@ type compactedJSON struct {
 func (a *app) fleetCompactCommand() *cobra.Command {
 	var o fleet.CompactOptions
 	var r rewriting
-	var dead, gone shareFlag
+	var dead shareFlag
 	cmd := &cobra.Command{
 		Use:   "compact [PLAN...]",
 		Short: "Delete files that are gone at the source, and rewrite archives",
-		Long: `Lists the sources of plans, and deletes files from the catalogue whose objects
-are gone there. An object is gone if a compaction found it after it was packed,
-and two compactions did not, at least --gone-after apart. Until then it is
-missing. Retired originals do not count.
+		Long: `Deletes files from the catalogue whose objects are gone at the source. An object
+is gone if a listing by 'holdall fleet plan' found it after it was packed, and
+two listings did not, at least --gone-after apart. Until then it is missing.
+Retired originals do not count.
 
 Then it rewrites archives in which a large share is deleted or replaced, and
 joins small archives. The server copies what it can by itself. An old archive
 is removed --grace after all its files are in other archives, so that readers
 always find every file.
 
-If more than half of the files are gone at a source, holdall assumes a mistake
-and changes nothing. You may interrupt or kill the command at any time; run it
-again to continue.`,
+You may interrupt or kill the command at any time; run it again to continue.`,
 		Example: `  holdall fleet compact
   holdall fleet compact --dead 10% --grace 24h s3://packed/photos.caf
   holdall fleet compact --expire 2160h --dry-run`,
@@ -110,9 +102,9 @@ again to continue.`,
 			case o.GoneAfter <= 0:
 				return usage("--gone-after: expected more than 0, found %s", o.GoneAfter)
 			}
-			o.Dead, o.Gone, o.DryRun = float64(dead), float64(gone), r.dryRun
-			return a.onPlans(ctx, names, &r, func(c *catalog.Catalog, p catalog.Plan) (int, error) {
-				done, err := fleet.Compact(ctx, c, p, o)
+			o.Dead, o.DryRun = float64(dead), r.dryRun
+			return a.onPlans(ctx, names, &r, func(f fleet.Fleet, p fleet.Plan) (int, error) {
+				done, err := fleet.Compact(ctx, f, p, o)
 				if err != nil {
 					return 0, err
 				}
@@ -126,11 +118,9 @@ again to continue.`,
 	}
 	fs := cmd.Flags()
 	fs.Var(&dead, "dead", "rewrite archives with at least this share of deleted content (default 20%)")
-	fs.Var(&gone, "gone", "fail if more than this share is gone at the source (default 50%)")
 	fs.DurationVar(&o.GoneAfter, "gone-after", 7*24*time.Hour, "how long an object must be missing at the source before its file is deleted")
 	fs.DurationVar(&o.Expire, "expire", 0, "delete files that were written longer ago than this")
-	fs.BoolVar(&o.Yes, "yes", false, "delete files even if they are more than a fifth of all")
-	fs.BoolVar(&o.Unlisted, "unlisted", false, "do not list the sources, and delete nothing because it is gone there")
+	fs.BoolVar(&o.Yes, "yes", false, "delete files even if they are more than a fifth of all, or less than an hour old")
 	r.flags(cmd)
 	return cmd
 }
@@ -150,19 +140,19 @@ Files that are lost for good are listed, and the exit code is 1. A damaged
 archive stays as long as it is the only one with some file.`,
 		Example: `  holdall fleet repair
   holdall fleet repair --contents s3://packed/photos.caf
-  holdall fleet repair --archive s3://packed/photos-00007.caf --contents`,
+  holdall fleet repair --archive s3://packed/photos-00042-00007.caf --contents`,
 		RunE: run(func(ctx context.Context, names []string) error {
 			for i, address := range o.Archives {
 				o.Archives[i] = everywhere(address)
 			}
 			o.DryRun = r.dryRun
-			return a.onPlans(ctx, names, &r, func(c *catalog.Catalog, p catalog.Plan) (int, error) {
+			return a.onPlans(ctx, names, &r, func(f fleet.Fleet, p fleet.Plan) (int, error) {
 				o.Tell = func(x catalog.Archive, why string) {
 					a.tell(differenceJSON{Difference: "damaged", Archive: format.Escape(x.Address), Message: why}, func() {
 						fmt.Fprintf(a.out, "%s: %s\n", format.Escape(x.Address), printable(why))
 					})
 				}
-				done, err := fleet.Repair(ctx, c, p, o)
+				done, err := fleet.Repair(ctx, f, p, o)
 				if err != nil {
 					return 0, err
 				}

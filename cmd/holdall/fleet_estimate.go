@@ -12,7 +12,6 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/fleet"
 )
 
@@ -90,15 +89,15 @@ func (a *app) estimate(ctx context.Context, s fleet.Spec, o estimating, rate flo
 	if err != nil {
 		return err
 	}
-	c, err := catalog.Open(ctx, address, forReading)
+	b, err := a.openCatalog(ctx, address, forReading)
 	if errors.Is(err, fs.ErrNotExist) {
-		c, err = nil, nil
+		b, err = nil, nil
 	}
 	if err != nil {
 		return err
 	}
-	if c != nil {
-		defer c.Close()
+	if b != nil {
+		defer b.Close()
 	}
 	measure := 0
 	if o.rate == measured {
@@ -107,7 +106,7 @@ func (a *app) estimate(ctx context.Context, s fleet.Spec, o estimating, rate flo
 	m := &holdall.Meter{}
 	stop := a.showProgress(m, "listed")
 	var told fleet.Planned
-	e, err := fleet.DryRun(ctx, c, s, measure, func(p fleet.Planned) {
+	e, err := fleet.DryRun(ctx, b, s, measure, func(p fleet.Planned) {
 		m.Add(p.Objects-told.Objects, p.Bytes-told.Bytes)
 		told = p
 	})

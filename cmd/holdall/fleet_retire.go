@@ -1,22 +1,23 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/fleet"
+	"github.com/holdall/holdall/internal/app/fleet/queue"
 	"github.com/holdall/holdall/store"
 )
 
@@ -32,23 +33,24 @@ func (a *app) fleetRetireCommand() *cobra.Command {
 their archives have them. Each file is read back from its archive, and compared
 with its digest and with the checksum that the service reports for the original
 now. If the service has no checksum, the original is read too, and compared
-byte by byte.
+byte by byte. Workers of 'holdall fleet work' help.
 
 Only the version that was packed is deleted, with the headers and the time that
 were packed. An original in doubt stays, and is counted by its reason. So does
-one with tags or anything else that archives do not keep, unless --without
-names it. In a bucket that keeps versions, the deleted object stays
-as an older version.
+one with tags or anything else that its archive does not keep, unless --without
+names it. In a bucket that keeps versions, the deleted object stays as an older
+version.
 
-You may interrupt a run at any time. The next run proves its unfinished
-deletions again.
+Before anything is deleted, a list of it is in the catalogue's folder. --log
+writes what became of these originals to a file, at the end. You may interrupt
+a run at any time. What it has handed out is done by the next worker.
 
 The exit code is 1 if an original stays because its archive is damaged, changed
 or unreadable, because it differs from its archive, or because its service
 refused.`,
 		Example: `  holdall fleet retire --dry-run
   holdall fleet retire s3://packed/photos.caf --older-than 720h --log retired.jsonl`,
-		RunE: a.onDatabase(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, names []string) error {
+		RunE: a.onFleet(forWriting, func(ctx context.Context, f fleet.Fleet, names []string) error {
 			switch {
 			case o.Limit < 0:
 				return usage("--limit: expected at least 0, found %d", o.Limit)
@@ -56,25 +58,18 @@ refused.`,
 				return usage("--older-than: expected at least 0, found %s", o.OlderThan)
 			case o.Jobs < 0:
 				return usage("--jobs: expected at least 1, found %d", o.Jobs)
+			case o.Workers < 1:
+				return usage("--workers: expected at least 1, found %d", o.Workers)
 			}
 			for _, word := range without {
 				why := fleet.Reason(strings.ReplaceAll(word, "-", " "))
 				if !slices.Contains(fleet.Unkept, why) {
-					return usage("--without: expected tags, storage-class, redirect or lock, found %q", word)
+					return usage("--without: expected headers, tags, storage-class, redirect or lock, found %q", word)
 				}
 				o.Without = append(o.Without, why)
 			}
 			o.LimitBytes = int64(bytes)
-			var l *retireLog
-			if log != "" && !o.DryRun {
-				f, err := os.OpenFile(log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
-				if err != nil {
-					return err
-				}
-				defer f.Close()
-				l = &retireLog{f: f}
-			}
-			return a.fleetRetire(ctx, c, names, o, l)
+			return a.fleetRetire(ctx, f, names, o, log)
 		}),
 	}
 	fs := cmd.Flags()
@@ -83,51 +78,42 @@ refused.`,
 	fs.Int64Var(&o.Limit, "limit", 0, "delete at most this many objects")
 	fs.Var(&bytes, "limit-bytes", "delete at most this much content: 1TB")
 	fs.BoolVar(&o.NoReread, "no-reread", false, "keep originals without a checksum instead of reading them again")
-	fs.StringSliceVar(&without, "without", nil, "also delete originals that have these, which archives do not keep: tags,storage-class,redirect,lock")
-	fs.IntVarP(&o.Jobs, "jobs", "j", 0, "originals to look up or delete at once (default 16)")
-	fs.StringVar(&log, "log", "", "append a JSON line to this file before each deletion")
+	fs.StringSliceVar(&without, "without", nil, "also delete originals that have these, which archives do not keep: headers,tags,storage-class,redirect,lock")
+	fs.IntVar(&o.Workers, "workers", 1, "ranges of originals to prove and delete at once")
+	fs.IntVarP(&o.Jobs, "jobs", "j", 0, "originals of a range to look up or delete at once (default 32)")
+	fs.BoolVar(&o.Unconditional, "unconditional", false, "also delete where the service ignores the condition of a deletion: an object that is written meanwhile is lost")
+	fs.BoolVar(&o.Newest, "markers-lost", false, "the catalogue is its newest copy, although the markers beside the originals are gone")
+	fs.StringVar(&log, "log", "", "append a JSON line to this file for each original that was deleted, or was to be")
 	return cmd
-}
-
-// A retireLog is a file that gets each deletion before it happens.
-type retireLog struct{ f *os.File }
-
-// write appends lines, and returns when they are on the disk.
-func (l *retireLog) write(all ...retiredJSON) error {
-	var b []byte
-	for _, x := range all {
-		x.Time = time.Now().UTC()
-		line, err := json.Marshal(x)
-		if err != nil {
-			return err
-		}
-		b = append(append(b, line...), '\n')
-	}
-	_, err := l.f.Write(b)
-	return cmp.Or(err, l.f.Sync())
 }
 
 type retiredJSON struct {
 	Plan string `json:"plan"`
 	pathJSON
-	Original string    `json:"original"`
-	Version  string    `json:"version"`
-	Size     int64     `json:"size"`
-	Archive  string    `json:"archive"`
-	ProvenBy string    `json:"proven_by,omitempty"`
-	Event    string    `json:"event"`
-	Reason   string    `json:"reason,omitempty"`
-	Problem  string    `json:"problem,omitempty"`
-	Time     time.Time `json:"time,omitzero"`
+	Original string `json:"original"`
+	Version  string `json:"version"`
+	Size     int64  `json:"size"`
+	Archive  string `json:"archive"`
+	ProvenBy string `json:"proven_by,omitempty"`
+	Event    string `json:"event"`
+	Reason   string `json:"reason,omitempty"`
+	Problem  string `json:"problem,omitempty"`
 }
 
-func asRetiredJSON(p catalog.Plan, x fleet.Retirement, event string) retiredJSON {
+func asRetiredJSON(p fleet.Plan, x fleet.Retirement, event string) retiredJSON {
 	return retiredJSON{Plan: p.Name, pathJSON: pathOf(x.Path), Original: format.Escape(x.Original), Version: format.Escape(x.Version), Size: x.Size,
 		Archive: format.Escape(x.Archive), ProvenBy: x.By, Event: event}
 }
 
+func asKeptJSON(p fleet.Plan, k fleet.Keeping) retiredJSON {
+	j := asRetiredJSON(p, k.Retirement, "left")
+	j.Reason, j.Problem = joined(string(k.Why)), printable(k.Note)
+	return j
+}
+
 type retiredSumJSON struct {
 	Plan     string           `json:"plan"`
+	Run      string           `json:"run,omitempty"`
 	Objects  int64            `json:"objects"`
 	Bytes    int64            `json:"bytes"`
 	DryRun   bool             `json:"dry_run,omitempty"`
@@ -137,13 +123,10 @@ type retiredSumJSON struct {
 	Limited  bool             `json:"limited,omitempty"`
 }
 
-func (a *app) fleetRetire(ctx context.Context, c *catalog.Catalog, names []string, o fleet.RetireOptions, l *retireLog) error {
-	faulty, event := false, "retired"
-	if o.DryRun {
-		event = "would_retire"
-	}
+func (a *app) fleetRetire(ctx context.Context, f fleet.Fleet, names []string, o fleet.RetireOptions, log string) error {
+	faulty := false
 	limit, limitBytes, retired, bytes := o.Limit, o.LimitBytes, int64(0), int64(0)
-	err := a.plansNamed(ctx, c, names, func(p catalog.Plan) error {
+	err := a.plansNamed(ctx, f.Book, names, func(p fleet.Plan) error {
 		o := o
 		if limit > 0 {
 			if o.Limit = limit - retired; o.Limit == 0 {
@@ -155,71 +138,106 @@ func (a *app) fleetRetire(ctx context.Context, c *catalog.Catalog, names []strin
 				return nil
 			}
 		}
-		broken, damaged := map[string]bool{}, false
-		var logged error
-		if l != nil {
-			o.Going = func(all []fleet.Retirement) error {
-				var lines []retiredJSON
-				for _, x := range all {
-					lines = append(lines, asRetiredJSON(p, x, "retiring"))
-				}
-				return cmp.Or(logged, l.write(lines...))
-			}
-		}
-		o.Gone = func(x fleet.Retirement) {
-			if a.json {
-				a.printJSON(asRetiredJSON(p, x, event))
-			}
-		}
-		o.Kept = func(k fleet.Keeping) {
-			j := asRetiredJSON(p, k.Retirement, "left")
-			j.Reason = joined(string(k.Why))
-			if k.Err != nil {
-				j.Problem = printable(k.Err.Error())
-			}
-			if l != nil && k.Going {
-				logged = cmp.Or(logged, l.write(j))
-			}
-			if !k.Why.Fault() {
-				return
-			}
-			faulty = true
-			damaged = damaged || k.Why == fleet.ArchiveDamaged || k.Why == fleet.Differs
-			switch {
-			case a.json:
-				a.printJSON(j)
-			case k.Why == fleet.ArchiveChanged: // this is about all of its files
-				if !broken[k.Archive] {
-					a.warn("%s: %s: originals stay: %s", format.Escape(store.Redact(k.Archive)), k.Why, j.Problem)
-				}
-				broken[k.Archive] = true
-			default:
-				a.warn("%s: %s: %s: %s", format.Escape(store.Redact(k.Archive)), j.Path, k.Why, j.Problem)
+		o.Tell = func(e queue.Event) {
+			if e.What == queue.Retried || e.What == queue.Dropped {
+				a.warn("%s: %s: %s", e.Job.Name, e.What, printable(fmt.Sprint(e.Err)))
 			}
 		}
 		o.Meter = &holdall.Meter{}
 		stop := a.showProgress(o.Meter, "proven")
-		done, err := fleet.Retire(ctx, c, p, o)
+		done, err := fleet.Retire(ctx, f, p, o)
 		stop()
 		retired, bytes = retired+done.Objects, bytes+done.Bytes
-		if damaged || len(broken) > 0 {
-			a.warn("%s: 'holdall fleet repair' rebuilds damaged archives from their originals", format.Escape(p.Name))
+		if done.Run != "" && !o.DryRun && (log != "" || a.json) {
+			err = errors.Join(err, a.tellRetired(ctx, f, p, done, log))
 		}
+		faulty = a.tellKept(p, done) || faulty
 		a.tell(asRetiredSum(p, done, o.DryRun), func() { a.lineRetired(p, done, o.DryRun) })
-		return cmp.Or(err, logged)
+		return err
 	})
 	return cmp.Or(err, answer(faulty))
 }
 
-func asRetiredSum(p catalog.Plan, done fleet.Retired, dry bool) retiredSumJSON {
-	j := retiredSumJSON{p.Name, done.Objects, done.Bytes, dry, done.Finished, done.Proven, map[string]int64{}, done.Limited}
+// tellRetired prints and logs what was deleted.
+func (a *app) tellRetired(ctx context.Context, f fleet.Fleet, p fleet.Plan, done fleet.Retired, log string) (err error) {
+	var to *bufio.Writer
+	if log != "" {
+		file, err := os.OpenFile(log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+		if err != nil {
+			return err
+		}
+		to = bufio.NewWriter(file)
+		defer func() { err = errors.Join(err, to.Flush(), file.Sync(), file.Close()) }()
+	}
+	kept := map[string]bool{}
+	write := func(j retiredJSON) error {
+		if a.json {
+			a.printJSON(j)
+		}
+		if to == nil {
+			return nil
+		}
+		return json.NewEncoder(to).Encode(j)
+	}
+	for _, k := range done.Kept {
+		if kept[k.Path] = k.Going; k.Going {
+			if err := write(asKeptJSON(p, k)); err != nil {
+				return err
+			}
+		}
+	}
+	last := ""
+	for x, err := range fleet.RetirementLog(ctx, f, p, done.Run) {
+		if err != nil {
+			return err
+		}
+		if kept[x.Path] || x.Path == last { // it was tried twice
+			continue
+		}
+		last = x.Path
+		if err := write(asRetiredJSON(p, x, "retired")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellKept prints originals that stay for a reason that needs a person's attention, and reports whether there are any.
+func (a *app) tellKept(p fleet.Plan, done fleet.Retired) (faulty bool) {
+	broken, damaged := map[string]bool{}, false
+	for _, k := range done.Kept {
+		if !k.Why.Fault() {
+			continue
+		}
+		faulty, damaged = true, damaged || k.Why == fleet.ArchiveDamaged || k.Why == fleet.Differs
+		j := asKeptJSON(p, k)
+		switch {
+		case a.json:
+			a.printJSON(j)
+		case k.Why == fleet.ArchiveChanged: // this is about all of its files
+			if !broken[k.Archive] {
+				a.warn("%s: %s: originals stay: %s", format.Escape(store.Redact(k.Archive)), k.Why, j.Problem)
+			}
+			broken[k.Archive] = true
+		default:
+			a.warn("%s: %s: %s: %s", format.Escape(store.Redact(k.Archive)), j.Path, k.Why, j.Problem)
+		}
+	}
+	if damaged || len(broken) > 0 {
+		a.warn("%s: 'holdall fleet repair' rebuilds damaged archives from their originals", format.Escape(p.Name))
+	}
+	return faulty
+}
+
+func asRetiredSum(p fleet.Plan, done fleet.Retired, dry bool) retiredSumJSON {
+	j := retiredSumJSON{p.Name, done.Run, done.Objects, done.Bytes, dry, done.Finished, done.Proven, map[string]int64{}, done.Limited}
 	for why, n := range done.Left {
 		j.Left[joined(string(why))] = n
 	}
 	return j
 }
 
-func (a *app) lineRetired(p catalog.Plan, done fleet.Retired, dry bool) {
+func (a *app) lineRetired(p fleet.Plan, done fleet.Retired, dry bool) {
 	did := "retired"
 	if dry {
 		did = "would retire"
@@ -239,6 +257,6 @@ func (a *app) lineRetired(p catalog.Plan, done fleet.Retired, dry bool) {
 
 func (a *app) tellOriginals(n *fleet.Originals) {
 	if n != nil {
-		fmt.Fprintf(a.out, "originals: %s retired, %s being retired, %s still there\n", thousands(n.Retired), thousands(n.Leaving), thousands(n.Stay))
+		fmt.Fprintf(a.out, "originals: %s retired, %s missing, %s still there\n", thousands(n.Retired), thousands(n.Missing), thousands(n.Stay))
 	}
 }

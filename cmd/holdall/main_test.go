@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -198,7 +199,17 @@ func upload(ts *testscript.TestScript, neg bool, args []string) {
 // rot KEY: changes a byte of an object, but not the checksum that the bucket
 // keeps for it.
 func rot(ts *testscript.TestScript, neg bool, args []string) {
-	ts.Value(bucketKey{}).(*s3test.Server).Rot("bucket", args[0], 7)
+	s := ts.Value(bucketKey{}).(*s3test.Server)
+	found := false
+	for _, key := range s.Keys("bucket") {
+		if is, err := path.Match(args[0], key); err == nil && is {
+			s.Rot("bucket", key, 7)
+			found = true
+		}
+	}
+	if !found {
+		ts.Fatalf("no object is called %s", args[0])
+	}
 }
 
 // remove KEY: removes an object.

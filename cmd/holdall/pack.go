@@ -18,7 +18,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
 )
@@ -188,7 +188,7 @@ again, but sends only the missing data. Without --resume nothing stays.`,
 			a.db = p.catalog
 			// Open it before packing: afterwards it would be too late to report that it
 			// does not exist.
-			return a.withCatalog(ctx, catalog.Options{}, func(c catalog.Files) error { return a.pack(ctx, c, inputs, p) })
+			return a.withCatalog(ctx, forWriting, func(c *book.Book) error { return a.pack(ctx, c, inputs, p) })
 		}),
 	}
 	p.register(a, cmd)
@@ -244,7 +244,7 @@ func (p *packing) check(a *app, inputs []string, f *format.Format) ([]string, er
 	return append(inputs, listed...), nil
 }
 
-func (a *app) pack(ctx context.Context, c catalog.Files, inputs []string, p packing) error {
+func (a *app) pack(ctx context.Context, c *book.Book, inputs []string, p packing) error {
 	st, name, err := a.locateOut(ctx, p.out)
 	if err != nil {
 		return err

@@ -13,9 +13,10 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/fleet"
+	"github.com/holdall/holdall/internal/app/fleet/queue"
 	"github.com/holdall/holdall/internal/write/output"
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/internal/write/repairs"
@@ -126,9 +127,7 @@ func describe(err error) errorJSON {
 		{format.ErrCorrupt, string(format.BadChecksum)},
 		{format.ErrUnknown, string(format.BadMagic)},
 		{store.ErrChanged, "changed"},
-		{catalog.ErrBusy, "locked"},
-		{catalog.ErrAway, "network"},
-		{catalog.ErrBroken, string(format.BadData)},
+		{book.ErrBroken, string(format.BadData)},
 		{fs.ErrNotExist, "not-found"},
 		{fs.ErrPermission, "permission"},
 		{fs.ErrExist, "exists"},
@@ -145,7 +144,7 @@ func describe(err error) errorJSON {
 		e.Code = "usage"
 	case is[*shelf.StaleError](err):
 		e.Code = "changed"
-	case is[*catalog.SchemaError](err):
+	case is[*queue.VersionError](err):
 		e.Code = string(format.Unsupported)
 	case is[*store.LockedError](err):
 		e.Code = "locked"
@@ -172,7 +171,6 @@ func (a *app) hint(err error) string {
 		return paramHint(p)
 	}
 	proof, _ := errors.AsType[*holdall.ProofError](err)
-	schema, _ := errors.AsType[*catalog.SchemaError](err)
 	written, _ := errors.AsType[*output.Error](err)
 	meant, _ := errors.AsType[*misspeltError](err)
 	path, _ := errors.AsType[*fs.PathError](err)
@@ -196,11 +194,19 @@ func (a *app) hint(err error) string {
 	case is[*shelf.LostError](err):
 		return "'holdall fleet repair' rebuilds it if a fleet packed it"
 	case is[*fleet.BehindError](err):
-		return "restore a newer backup of the catalogue; if there is none, 'holdall catalog add' adds the archives to a new one"
+		return "use the newest copy of the catalogue; if it is lost, 'holdall catalog rebuild' makes a new one of the archives"
+	case is[*fleet.UnmarkedError](err):
+		return "if this is the newest copy, --markers-lost says so"
+	case is[*fleet.CarelessError](err):
+		return "--unconditional deletes there, too"
+	case is[*fleet.RetiringError](err):
+		return "'holdall fleet work' ends them; 'holdall fleet cancel' drops them"
 	case is[*fleet.ShareError](err):
 		return "--yes deletes them"
-	case schema != nil && schema.Found < schema.Known:
-		return "'holdall catalog init' updates it"
+	case is[*fleet.RecentError](err):
+		return "--yes deletes them"
+	case is[*fleet.GoneError](err):
+		return "if their owner deleted them, --gone 100% records that"
 	case errors.Is(err, repairs.ErrNoProof):
 		return "name one with --index; 'holdall index --chunk-digests' writes one for a sound archive"
 	case errors.Is(err, format.ErrUnknown):

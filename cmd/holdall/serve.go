@@ -25,7 +25,6 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/internal/app/serve"
@@ -388,7 +387,7 @@ func (a *app) whatToServe(ctx context.Context, address string, files bool) (plac
 	at, _, _ := strings.Cut(address, "?")
 	switch scheme := store.Scheme(address); {
 	case address == "-":
-	case strings.HasPrefix(address, catalogScheme), scheme == "postgres", scheme == "postgresql", scheme == "" && catalog.IsFile(address):
+	case strings.HasPrefix(address, catalogScheme):
 	case scheme == "" || scheme == "file":
 		return a.localToServe(ctx, address, files)
 	case strings.HasSuffix(at, "/") && scheme != "http" && scheme != "https":

@@ -12,6 +12,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +25,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,10 +36,11 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/pgtest"
+	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/bucket"
-	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 
@@ -78,7 +81,8 @@ type site struct {
 	proxy   *proxy
 	seed    uint64
 	sizes   map[string]int // of the objects
-	db, out string         // the catalogue, and the bucket of the archives
+	db, out string         // the catalogue, and the bucket of the archives, in which it is
+	queue   string
 }
 
 func newSite(t *testing.T, seed uint64) *site {
@@ -127,14 +131,48 @@ type proxy struct {
 	r    *rand.Rand
 	left int // requests until then is called
 	then func()
+	lied map[string]bool // objects of which a wrong body was handed on, once each: twice would be damage
 
-	refused, cut, forgotten, broken atomic.Int64
+	refused, cut, forgotten, broken, wrong atomic.Int64
+}
+
+// faults says how often it made things worse.
+func (p *proxy) faults() string {
+	return fmt.Sprintf("%d requests refused, %d cut, %d answers forgotten, %d broken off, %d bodies wrong", p.refused.Load(), p.cut.Load(), p.forgotten.Load(), p.broken.Load(), p.wrong.Load())
+}
+
+// lies reports whether the body of an answer is to be wrong: that of an original, now and then.
+func (p *proxy) lies(r *http.Response) bool {
+	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.Request.URL.Path, "/"), "/")
+	if r.Request.Method != http.MethodGet || !strings.HasPrefix(bucket, "from") || key == "" || r.ContentLength < 1 || !p.chance(100) {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was := p.lied[r.Request.URL.Path]
+	p.lied[r.Request.URL.Path] = true
+	return !was
+}
+
+// A wrongBody has one bit that is not that of the server.
+type wrongBody struct {
+	io.ReadCloser
+	at int64
+}
+
+func (b *wrongBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if 0 <= b.at && b.at < int64(n) {
+		p[b.at] ^= 0x10
+	}
+	b.at -= int64(n)
+	return n, err
 }
 
 var errForgotten = errors.New("forgotten")
 
 func newProxy(addr string, seed uint64) *proxy {
-	p := &proxy{r: rand.New(rand.NewPCG(seed, 1))}
+	p := &proxy{r: rand.New(rand.NewPCG(seed, 1)), lied: map[string]bool{}}
 	// The host is signed, so it stays the proxy's.
 	p.Rewrite = func(r *httputil.ProxyRequest) {
 		r.Out.URL.Scheme, r.Out.URL.Host = "http", addr
@@ -149,6 +187,9 @@ func newProxy(addr string, seed uint64) *proxy {
 		case p.chance(100):
 			p.broken.Add(1)
 			r.Body = &shortBody{r.Body, int64(p.upTo(2000))}
+		case p.lies(r):
+			p.wrong.Add(1)
+			r.Body = &wrongBody{r.Body, int64(p.upTo(int(r.ContentLength)))}
 		}
 		return nil
 	}
@@ -282,7 +323,7 @@ func (s *site) command(args ...string) *exec.Cmd {
 		s.t.Fatal(err)
 	}
 	cmd := exec.Command(name, args...)
-	cmd.Env = append(os.Environ(), "AWS_ENDPOINT_URL_S3="+s.proxied, "HOLDALL_CATALOG="+s.db)
+	cmd.Env = append(os.Environ(), "AWS_ENDPOINT_URL_S3="+s.proxied, "HOLDALL_CATALOG="+s.db, "HOLDALL_QUEUE="+s.queue, "HOLDALL_FLEET_HASTE=2s")
 	return cmd
 }
 
@@ -310,7 +351,7 @@ func TestFleetUnderTorture(t *testing.T) {
 	t.Logf("seed %d", s.seed)
 	s.fill(objects)
 	t.Run("sqlite", func(t *testing.T) {
-		s.begin(t, filepath.Join(t.TempDir(), "catalog.db"), "packed-one")
+		s.begin(t, filepath.Join(t.TempDir(), "queue.db"), "packed-one")
 		s.torture(objects, nil)
 	})
 	t.Run("postgres", func(t *testing.T) {
@@ -319,9 +360,9 @@ func TestFleetUnderTorture(t *testing.T) {
 	})
 }
 
-// begin makes s one of a test with a catalogue and a target of its own.
-func (s *site) begin(t *testing.T, db, out string) {
-	s.t, s.db, s.out = t, db, out
+// begin makes s one of a test with a queue, a catalogue and a target of its own.
+func (s *site) begin(t *testing.T, queue, out string) {
+	s.t, s.queue, s.out, s.db = t, queue, out, "s3://"+out+"/x"+book.Suffix
 	if err := os.Mkdir(filepath.Join(s.dir, out), 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -332,7 +373,7 @@ func (s *site) torture(objects int, restart func() error) {
 	began := time.Now()
 	s.run("catalog", "init", "--db", s.db)
 	s.proxy.worse.Store(true)
-	planned := s.run("fleet", "plan", "s3://from", "-o", "s3://"+s.out+"/set.caf", "--chunk-objects", strconv.Itoa(max(objects/40, 25)), "--chunk-size", "20MB")
+	planned := s.run("--json", "fleet", "plan", "s3://from", "-o", "s3://"+s.out+"/set.caf", "--chunk-objects", strconv.Itoa(max(objects/40, 25)), "--chunk-size", "20MB")
 
 	var said lines
 	defer func() {
@@ -347,7 +388,7 @@ func (s *site) torture(objects int, restart func() error) {
 	ends := make(chan ended)
 	var all [4]*exec.Cmd
 	start := func(i int) {
-		cmd := s.command("fleet", "work", "--workers", "2", "--lease", "2s", "--tries", "30")
+		cmd := s.command("fleet", "work", "--workers", "2", "--tries", "30")
 		cmd.Stderr = &said
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -422,50 +463,151 @@ func (s *site) torture(objects int, restart func() error) {
 	}
 	s.proxy.worse.Store(false)
 	s.proxy.after(0, nil)
-	if restart == nil && strings.HasPrefix(s.db, "postgres:") {
+	if restart == nil && strings.HasPrefix(s.queue, "postgres:") {
 		if err := <-restarted; err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%s; %d workers killed; %d requests refused, %d cut, %d answers forgotten, %d broken off; in %v", strings.TrimSpace(planned), kills,
-		s.proxy.refused.Load(), s.proxy.cut.Load(), s.proxy.forgotten.Load(), s.proxy.broken.Load(), time.Since(began).Round(100*time.Millisecond))
+	t.Logf("%s; %d workers killed; %s; in %v", strings.TrimSpace(planned), kills, s.proxy.faults(), time.Since(began).Round(100*time.Millisecond))
 	if kills < 5 {
 		t.Errorf("only %d workers were killed: that is no torture", kills)
 	}
-	s.check()
+	s.check(planned)
 }
 
-// check compares what is recorded with what there was.
-func (s *site) check() {
+// book opens the catalogue, without the proxy.
+func (s *site) book() *book.Book {
+	s.t.Helper()
+	st, name, err := store.OpenAddress(s.t.Context(), s.db)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	b, err := book.Open(s.t.Context(), st, name, book.Options{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { b.Close() })
+	return b
+}
+
+// statusOf is what fleet status says of the plan.
+type statusOf struct {
+	Archives int
+	Objects  int
+	Waiting  struct{ Chunks int }
+	Left     map[string]int
+	Jobs     map[string]map[string]int
+	Problems []struct{ Problem string }
+}
+
+// finished checks that nothing waits, nothing is left, and that no job is handed out.
+func (s *site) finished() (is statusOf) {
+	s.t.Helper()
+	said := s.run("--json", "fleet", "status")
+	if err := json.Unmarshal([]byte(said), &is); err != nil {
+		s.t.Fatalf("%v: %s", err, said)
+	}
+	left := 0
+	for _, n := range is.Left {
+		left += n
+	}
+	if is.Waiting.Chunks != 0 || left != 0 || len(is.Jobs) != 0 || len(is.Problems) != 0 {
+		s.t.Errorf("it is not finished: %s", said)
+	}
+	return is
+}
+
+// files returns what lies in the bucket of archives, by name, with sizes: archives, what the catalogue put
+// beside them, and the catalogue. Markers do not count.
+func (s *site) files(b *book.Book) (archives, beside, catalogue map[string]int64) {
+	archives, beside, catalogue = map[string]int64{}, map[string]int64{}, map[string]int64{}
+	root := filepath.Join(s.dir, s.out)
+	folders, suffix := b.Beside()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || book.IsMarker(path) {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		name := strings.TrimPrefix(path, root+"/")
+		of := archives
+		if strings.HasSuffix(name, suffix) {
+			of = beside
+		}
+		for _, at := range folders {
+			if strings.HasPrefix("s3://"+s.out+"/"+name, at+"/") {
+				of = catalogue
+			}
+		}
+		of[name] = info.Size()
+		return nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return archives, beside, catalogue
+}
+
+// archiveRE is how archives of a plan are named: by its listing, and a number.
+var archiveRE = regexp.MustCompile(`^set-[0-9]{5,}-[0-9]{5,}\.caf$`)
+
+// tidy checks that nothing lies in the bucket of archives that nobody knows of: archives that are not
+// recorded, what lies beside others, lists of chunks, uploads.
+func (s *site) tidy(b *book.Book, recorded []catalog.Archive) {
 	t, ctx := s.t, s.t.Context()
-	c, err := catalog.Open(ctx, s.db, catalog.Options{ReadOnly: true})
+	t.Helper()
+	known := map[string]bool{}
+	for _, a := range recorded {
+		known[strings.TrimPrefix(a.Address, "s3://"+s.out+"/")] = true
+	}
+	archives, beside, catalogue := s.files(b)
+	for name := range archives {
+		if !known[name] || !archiveRE.MatchString(name) {
+			t.Errorf("%s is in the bucket, and nobody knows of it", name)
+		}
+	}
+	_, suffix := b.Beside()
+	for name := range beside {
+		if !known[strings.TrimSuffix(name, suffix)] {
+			t.Errorf("%s is left", name)
+		}
+	}
+	for name := range catalogue {
+		if strings.HasPrefix(name, "x.catalog/work/") || strings.HasPrefix(name, "x.catalog/left/") {
+			t.Errorf("%s is left", name)
+		}
+	}
+	out, err := bucket.New(s.out, "", bucket.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	plans, err := c.Plans(ctx)
-	if err != nil || len(plans) != 1 {
-		t.Fatalf("plans %v, %v", plans, err)
+	for u, err := range out.Unfinished(ctx, "") {
+		t.Errorf("the upload %s of %s is left (%v)", u.ID, u.Name, err)
 	}
-	chunks := map[string]bool{}
-	for k, err := range c.Chunks(ctx, plans[0].ID) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		chunks[k.Name] = true
-		if k.State != catalog.ChunkDone || k.Left != (catalog.Left{}) || k.Archive == 0 {
-			t.Errorf("%s: %v, without %+v, archive %d: %s", k.Name, k.State, k.Left, k.Archive, k.Problem)
-		}
+	if said := s.run("catalog", "check", "-q"); said != "" {
+		t.Errorf("catalog check says: %s", said)
 	}
-	archives, err := c.Archives(ctx)
+}
+
+// check compares what is recorded with what there was.
+func (s *site) check(planned string) {
+	t, ctx := s.t, s.t.Context()
+	var p struct{ Chunks, Objects int }
+	if err := json.Unmarshal([]byte(planned), &p); err != nil {
+		t.Fatal(err)
+	}
+	if is := s.finished(); is.Archives != p.Chunks || is.Objects != p.Objects || p.Objects != len(s.sizes) {
+		t.Errorf("%+v, of %+v", is, p)
+	}
+	b := s.book()
+	archives, err := b.Archives(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := make(map[string]int, len(s.sizes))
 	for _, a := range archives {
-		if !chunks[a.Address] {
-			t.Errorf("%s is recorded, and no chunk's", a.Address)
-		}
 		name, ok := strings.CutPrefix(a.Address, "s3://")
 		if !ok {
 			t.Fatalf("archive at %s", a.Address)
@@ -475,7 +617,7 @@ func (s *site) check() {
 			t.Errorf("%s is recorded: %v", a.Address, err)
 			continue
 		}
-		for l, err := range c.Locations(ctx, a) {
+		for l, err := range b.Locations(ctx, a) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -495,30 +637,7 @@ func (s *site) check() {
 	if len(found) != len(s.sizes) {
 		t.Errorf("%d paths are recorded, of %d", len(found), len(s.sizes))
 	}
-	out, err := bucket.New(s.out, "", bucket.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for info, err := range storekit.List(ctx, out, "") {
-		if err != nil || !chunks["s3://"+s.out+"/"+info.Name] {
-			t.Errorf("%s is in the bucket (%v), and nobody knows of it", info.Name, err)
-		}
-	}
-	for u, err := range out.Unfinished(ctx, "") {
-		t.Errorf("the upload %s of %s is left (%v)", u.ID, u.Name, err)
-	}
-	err = filepath.WalkDir(filepath.Join(s.dir, s.out), func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() && filepath.Ext(path) != ".caf" {
-			t.Errorf("left over: %s", path)
-		}
-		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	if said := s.run("catalog", "check", "-q", "--db", s.db); said != "" {
-		t.Errorf("catalog check says: %s", said)
-	}
+	s.tidy(b, archives)
 }
 
 // holds reports whether an archive has an object with its bytes.

@@ -64,7 +64,7 @@ def stored(address):
     return "./" + urllib.parse.unquote(address.removeprefix(folder)) if address.startswith(folder) else address
 
 
-@pytest.mark.parametrize("name", ["small", "many"])
+@pytest.mark.parametrize("name", ["small", "many", "fleet"])
 @pytest.mark.parametrize("without", ["", "head", "states"])
 def test_the_vectors(tmp_path, name, without):
     at = tmp_path / "x.catalog"
@@ -289,7 +289,7 @@ def test_archives_that_were_moved(command, tmp_path):
     assert dict(a) == files
 
 
-@pytest.mark.parametrize("name", ["small", "many"])
+@pytest.mark.parametrize("name", ["small", "many", "fleet"])
 def test_a_bucket_that_must_not_be_listed(tmp_path, serve, name):
     """S3 answers 403 instead of 404 then."""
     shutil.copytree(VECTORS / f"{name}.catalog", tmp_path / "x.catalog")

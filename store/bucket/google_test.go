@@ -170,6 +170,39 @@ func TestGoogleStoreKeepsTheContract(t *testing.T) {
 	}
 }
 
+// TestWhatIsReplacedBeforeItsRemovalStays replaces an object, or its headers, between the two requests of a
+// removal.
+func TestWhatIsReplacedBeforeItsRemovalStays(t *testing.T) {
+	hmacKeys(t)
+	s := googleServer()
+	st := serve(t, s, "", Options{Google: true})
+	for _, replace := range []func(){
+		func() { s.Put("bucket", "x", []byte("another")) },
+		func() { s.Put("bucket", "x", []byte("content")) },
+		func() { s.Describe("bucket", "x", map[string]string{"Content-Type": "text/html"}) },
+		nil,
+	} {
+		s.Hook = nil
+		s.Put("bucket", "x", []byte("content"))
+		var info store.Info
+		for is, err := range st.List(t.Context(), "") {
+			if info = is; err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Hook = func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodDelete && replace != nil {
+				replace()
+			}
+			return false
+		}
+		err := st.RemoveIf(t.Context(), info)
+		if gone := s.Get("bucket", "x") == nil; gone != (replace == nil) || !gone && !errors.Is(err, store.ErrChanged) || gone && err != nil {
+			t.Errorf("%v, gone: %v", err, gone)
+		}
+	}
+}
+
 func TestGoogleObjectOfManyPartsIsWhole(t *testing.T) {
 	hmacKeys(t)
 	s := googleServer()

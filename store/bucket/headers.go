@@ -45,6 +45,7 @@ func (o *object) headers(ctx context.Context) (map[string]string, error) {
 	}
 	resp, err := o.head(ctx, "", "")
 	if err == nil {
+		o.headed.Store(true)
 		err = o.Named(web.Heard(o.Object.Object, resp.Header))
 	}
 	if err != nil {

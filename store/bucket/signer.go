@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -157,7 +158,7 @@ func (s *signer) own(req *http.Request) bool {
 	return req.URL.Scheme == s.where.endpoint.Scheme && (host == end || strings.HasSuffix(host, "."+end) && !s.where.pathStyle)
 }
 
-// matching is the context key of the ETag that the object must have to be removed.
+// matching is the context key of the conditions on which an object is removed.
 type matching struct{}
 
 // sign returns a copy of req for the servers of the region, with a signature.
@@ -167,8 +168,8 @@ func (s *signer) sign(req *http.Request, region string) (*http.Request, error) {
 	if !s.own(req) {
 		return r, nil
 	}
-	if etag, ok := req.Context().Value(matching{}).(string); ok && r.Method == http.MethodDelete {
-		r.Header.Set("If-Match", etag)
+	if conditions, ok := req.Context().Value(matching{}).(http.Header); ok && r.Method == http.MethodDelete {
+		maps.Copy(r.Header, conditions)
 	}
 	if s.where.amazon {
 		// Amazon has servers for each region. The client that writes adds a word for those that

@@ -225,7 +225,7 @@ func (st *Store) Address(name string) string {
 
 // Can returns the abilities of buckets.
 func (st *Store) Can() store.Abilities {
-	return store.Abilities{Address: st.Address, List: st.List, ListFrom: st.ListFrom, Level: st.Level, OpenAs: st.OpenAs, OpenGrowing: st.OpenGrowing, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs,
+	return store.Abilities{Address: st.Address, List: st.List, ListFrom: st.ListFrom, Level: st.Level, OpenAs: st.OpenAs, OpenGrowing: st.OpenGrowing, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs, RemoveIf: st.RemoveIf,
 		Unfinished: st.Unfinished, CopiesFrom: st.CopiesFrom}
 }
 
@@ -250,7 +250,7 @@ func (st *Store) open(info store.Info, open func() (store.Object, error)) (store
 	if err != nil {
 		return nil, st.fail("open", name, err)
 	}
-	o := &object{far.Object{Name: name, Address: st.Address}, st, key}
+	o := &object{Object: far.Object{Name: name, Address: st.Address}, st: st, key: key}
 	if o.Object.Object, err = open(); err != nil {
 		return nil, o.Named(err)
 	}
@@ -382,29 +382,58 @@ func (st *Store) Remove(ctx context.Context, name string) error {
 }
 
 // RemoveAs deletes an object if it is still the version of info, by a request with that
-// condition. Some servers ignore the condition, so RemoveAs first requests the version.
+// condition. Some servers ignore the condition, so RemoveAs first requests the version. Google has
+// conditions of its own, also for the headers, for which that request tells the values.
 func (st *Store) RemoveAs(ctx context.Context, info store.Info) error {
-	key, err := st.key(info.Name)
-	if err == nil {
-		var now minio.ObjectInfo
-		if now, err = st.client.StatObject(ctx, st.bucket, key, minio.StatObjectOptions{}); err == nil {
-			err = storekit.Unchanged(info, infoOf(info.Name, now))
-			if err == nil && !info.ModTime.IsZero() && now.LastModified.Sub(info.ModTime).Abs() >= time.Second {
-				err = store.ErrChanged // its headers were replaced, which leaves the version as it is
-			}
-			if err != nil {
-				return st.fail("remove", info.Name, err)
-			}
-			err = st.client.RemoveObject(context.WithValue(ctx, matching{}, info.Version), st.bucket, key, minio.RemoveObjectOptions{})
-		}
+	o, err := st.Open(ctx, info.Name)
+	if err != nil {
+		return err
 	}
-	if isConflict(err) {
-		return st.fail("remove", info.Name, store.ErrChanged)
+	defer o.Close()
+	resp, err := o.(*object).head(ctx, "", "")
+	if err != nil {
+		return err
+	}
+	h := resp.Header
+	err = storekit.Unchanged(info, store.Info{Size: resp.ContentLength, Version: h.Get("ETag")})
+	written, _ := http.ParseTime(h.Get("Last-Modified"))
+	if err == nil && !info.ModTime.IsZero() && written.Sub(info.ModTime).Abs() >= time.Second {
+		err = store.ErrChanged // its headers were replaced, which leaves the version as it is
 	}
 	if err != nil {
-		return st.fail("remove", info.Name, st.meaning(ctx, err))
+		return st.fail("remove", info.Name, err)
 	}
-	return nil
+	condition := http.Header{"If-Match": {info.Version}}
+	if generation := h.Get("X-Goog-Generation"); generation != "" {
+		condition = http.Header{"X-Goog-If-Generation-Match": {generation}, "X-Goog-If-Metageneration-Match": {h.Get("X-Goog-Metageneration")}}
+	}
+	return st.remove(ctx, info.Name, condition)
+}
+
+// RemoveIf deletes an object by a single request, with the condition that it still has the version
+// of info. Google has no such condition.
+func (st *Store) RemoveIf(ctx context.Context, info store.Info) error {
+	switch {
+	case st.where.google != nil:
+		return st.RemoveAs(ctx, info)
+	case info.Version == "":
+		return st.fail("remove", info.Name, fs.ErrInvalid)
+	}
+	return st.remove(ctx, info.Name, http.Header{"If-Match": {info.Version}})
+}
+
+func (st *Store) remove(ctx context.Context, name string, condition http.Header) error {
+	key, err := st.key(name)
+	if err == nil {
+		err = st.client.RemoveObject(context.WithValue(ctx, matching{}, condition), st.bucket, key, minio.RemoveObjectOptions{})
+	}
+	switch {
+	case isConflict(err):
+		err = store.ErrChanged
+	case err != nil:
+		err = st.meaning(ctx, err)
+	}
+	return st.fail("remove", name, err)
 }
 
 // object is an object of package web whose errors have s3:// or gs:// addresses.
@@ -412,6 +441,8 @@ type object struct {
 	far.Object
 	st  *Store
 	key string
+
+	headed atomic.Bool // the first response was one to a HEAD request, with all checksums
 }
 
 func (o *object) Info(ctx context.Context) (store.Info, error) {

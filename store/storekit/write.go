@@ -45,7 +45,19 @@ func Remove(ctx context.Context, st store.Store, name string) error {
 // RemoveAs deletes an object of st if it is still the version of info. If info has no version,
 // RemoveAs returns an error, so that it never deletes another version.
 func RemoveAs(ctx context.Context, st store.Store, info store.Info) error {
-	remove := st.Can().RemoveAs
+	return removeAs(ctx, info, st.Can().RemoveAs)
+}
+
+// RemoveIf is like [RemoveAs], but if the store can, it relies on the server to compare the version.
+func RemoveIf(ctx context.Context, st store.Store, info store.Info) error {
+	remove := st.Can().RemoveIf
+	if remove == nil {
+		remove = st.Can().RemoveAs
+	}
+	return removeAs(ctx, info, remove)
+}
+
+func removeAs(ctx context.Context, info store.Info, remove func(context.Context, store.Info) error) error {
 	if remove == nil {
 		return fmt.Errorf("remove %q: this store does not remove one version only: %w", info.Name, errors.ErrUnsupported)
 	}

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"slices"
@@ -371,6 +372,11 @@ func testRemoverAs(t *testing.T, s *suite) {
 	if s.st.Can().RemoveAs == nil {
 		t.Skip("this store cannot remove one version")
 	}
+	t.Run("as", func(t *testing.T) { testRemoves(t, s, storekit.RemoveAs, fs.ErrNotExist) })
+	t.Run("if", func(t *testing.T) { testRemoves(t, s, storekit.RemoveIf, store.ErrChanged) })
+}
+
+func testRemoves(t *testing.T, s *suite, removeAs func(context.Context, store.Store, store.Info) error, missing error) {
 	infos := func() map[string]store.Info {
 		all := map[string]store.Info{}
 		for info, err := range storekit.List(t.Context(), s.st, "dir/") {
@@ -381,7 +387,7 @@ func testRemoverAs(t *testing.T, s *suite) {
 		}
 		return all
 	}
-	remove := func(info store.Info) error { return storekit.RemoveAs(t.Context(), s.st, info) }
+	remove := func(info store.Info) error { return removeAs(t.Context(), s.st, info) }
 	for _, name := range []string{"dir/object", "dir/object 2", "dir/other"} {
 		s.put(t, name, []byte(name))
 	}
@@ -397,7 +403,7 @@ func testRemoverAs(t *testing.T, s *suite) {
 		s.wantContent(t, "dir/object 2", []byte("dir/object 2"))
 	})
 	t.Run("missing object is fs.ErrNotExist", func(t *testing.T) {
-		if err := remove(before["dir/object"]); !errors.Is(err, fs.ErrNotExist) {
+		if err := remove(before["dir/object"]); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, missing) {
 			t.Errorf("expected an error wrapping fs.ErrNotExist, found %v", err)
 		}
 	})

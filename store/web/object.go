@@ -137,6 +137,10 @@ func Heard(of store.Object, h http.Header) error {
 	if !ok {
 		size = -1
 	}
+	if o.st.sums != nil && o.sums.Load() == nil {
+		sums := o.st.sums(&http.Response{StatusCode: http.StatusOK, Header: h})
+		o.sums.Store(&sums)
+	}
 	return o.fail("head", -1, 0, o.heard(size, h))
 }
 

@@ -184,7 +184,7 @@ func transport(parallel int) *http.Transport {
 	if d, ok := http.DefaultTransport.(*http.Transport); ok {
 		t = d.Clone()
 	}
-	t.MaxIdleConnsPerHost = parallel
+	t.MaxIdleConnsPerHost = 4 * parallel // several stores may send so many requests each
 	t.MaxIdleConns = max(100, 4*parallel)
 	t.IdleConnTimeout = 90 * time.Second
 	t.TLSHandshakeTimeout = 15 * time.Second

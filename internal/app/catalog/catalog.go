@@ -1,9 +1,7 @@
 package catalog
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
@@ -33,12 +31,9 @@ type Archive struct {
 	// Roots are the places that the archive's files were packed from. Empty means
 	// unknown.
 	Roots Roots
-	// Dead is the time since when none of the archive's files is visible. It is
-	// zero if one is.
-	Dead time.Time
-	// Listed is the listing of originals that Location.Missing is from. It is zero
-	// if there was none since the archive was added.
-	Listed time.Time
+	// Proven counts the files by the checksum that their originals were compared with when they were packed,
+	// such as "md5:55 size:1".
+	Proven string
 }
 
 func (a Archive) Same(b Archive) bool {
@@ -57,19 +52,20 @@ type Location struct {
 	Off    int64
 	Digest format.Digest
 
-	// These are the attributes that the bucket kept with the original object.
-	// Headers is an ID for Catalog.Headers. A location to be added has the headers
-	// in HeaderText, in the form that the function HeaderText returns, and Add
-	// sets Headers.
+	// These are the attributes that the bucket kept with the original object. The headers are in the form
+	// that the function HeaderText returns.
 	Modified   time.Time
 	ETag       string
-	Headers    uint64
 	HeaderText string
+	// Seq is the version of the file: of one path, the highest counts. 0 is that
+	// of the commit which adds it. It is that which began the listing that found an object.
+	Seq int64
 	// Original is the state of the object that the file was packed from.
 	Original Original
-	// Missing reports that the listing of Archive.Listed and all later ones did not
-	// find the original. Unseen reports that no listing has found it since it was
-	// packed.
+	// Since is the commit that says what Original, Missing and Unseen say.
+	Since int64
+	// Missing reports that the listing which began with commit Since, and all later ones, did not find the
+	// original. Unseen reports that no listing has found it since it was packed.
 	Missing, Unseen bool
 	// Gone reports that the file was deleted. Its bytes are still in the archive,
 	// but lookups do not find it. Only Locations yields such files.
@@ -82,7 +78,7 @@ type Original uint8
 const (
 	OriginalStays   Original = iota
 	OriginalLeaving          // it is about to be removed, or has been
-	OriginalLeft             // it was removed after the packed copy was proven
+	OriginalLingers          // it was leaving, and is still there
 )
 
 // Check returns an error if a location is invalid in an archive of that size.
@@ -99,13 +95,12 @@ func (l Location) Check(archive int64) error {
 // Same reports whether two locations describe the same file, as far as both
 // have the information.
 func (l Location) Same(b Location) bool {
-	l.Headers, b.Headers = headersID(l), headersID(b)
 	for _, x := range []*Location{&l, &b} {
-		x.HeaderText, x.Original, x.Gone, x.Missing, x.Unseen = "", OriginalStays, false, false, false
+		x.Original, x.Gone, x.Missing, x.Unseen, x.Seq, x.Since = OriginalStays, false, false, false, 0, 0
 	}
-	if l.ETag == "" || b.ETag == "" { // older catalogues do not record them
+	if l.ETag == "" || b.ETag == "" { // not every format keeps them
 		for _, x := range []*Location{&l, &b} {
-			x.Modified, x.ETag, x.Headers = time.Time{}, "", 0
+			x.Modified, x.ETag, x.HeaderText = time.Time{}, "", ""
 		}
 	}
 	l.Modified, b.Modified = l.Modified.UTC(), b.Modified.UTC()
@@ -128,8 +123,11 @@ type Addition struct {
 	Archive
 	// Rows are the archive's locations, in any order; byte order of the paths is
 	// fastest. If a path occurs several times, the last one counts.
-	Rows    iter.Seq2[Location, error]
-	headers *headerSets // that rows have
+	Rows iter.Seq2[Location, error]
+	// Originals, if not nil, yields what is known of the objects that the files were packed from, in byte
+	// order of the paths: time and ETag, which not every format keeps. If a path occurs several times, the
+	// last one counts.
+	Originals iter.Seq2[Location, error]
 }
 
 // Check returns an error if an archive cannot be recorded.
@@ -140,30 +138,6 @@ func (a Archive) Check() error {
 	return nil
 }
 
-// checked returns the addition with rows that also yield errors for invalid
-// locations.
-func (a Addition) checked() (Addition, error) {
-	if err := a.Check(); err != nil {
-		return a, err
-	}
-	given := a.Rows
-	a.headers = &headerSets{seen: map[uint64]bool{}}
-	a.Rows = func(yield func(Location, error) bool) {
-		for l, err := range given {
-			if err == nil {
-				err = l.Check(a.Size)
-			}
-			if err == nil {
-				l.Headers, err = a.headers.add(l.HeaderText)
-			}
-			if !yield(l, err) || err != nil {
-				return
-			}
-		}
-	}
-	return a, nil
-}
-
 type Added struct {
 	Archive
 	// Replaced is the earlier record of the address. Its ID is 0 if there was
@@ -171,187 +145,17 @@ type Added struct {
 	Replaced Archive
 }
 
-// ErrAway reports that the database server cannot be reached, or has closed
-// the connection. The operation may or may not have been carried out. The
-// server may come back.
-var ErrAway = errors.New("the database cannot be reached")
-
-// ErrBusy reports that another program was writing for longer than the wait
-// time.
-var ErrBusy = errors.New("another program is writing to the catalogue")
-
-// ErrBroken is wrapped by errors about a damaged database, and about a file
-// that is not a catalogue. Such a file is never written to.
-var ErrBroken = errors.New("is not an intact catalogue")
-
-// A SchemaError reports that another version of holdall made the catalogue.
-type SchemaError struct {
-	Database     string
-	Found, Known int
-}
-
-func (e *SchemaError) Error() string {
-	if e.Found > e.Known {
-		return fmt.Sprintf("%s: schema: expected at most version %d, found %d: written by a newer holdall", e.Database, e.Known, e.Found)
-	}
-	return fmt.Sprintf("%s: schema: expected version %d, found %d: written by an older holdall, and opened read-only", e.Database, e.Known, e.Found)
-}
-
-// Options are options for opening a catalogue; the zero value suits most
-// callers.
-type Options struct {
-	// ReadOnly opens the catalogue for reading, and migrates nothing.
-	ReadOnly bool
-	// Wait is how long to wait for another program that is writing; 0 means one
-	// minute.
-	Wait time.Duration
-	// Queue takes part in the transactions that change chunks. Only PostgreSQL
-	// supports it.
-	Queue Queue
-	// Workers, if not 0, is how many workers finish chunks at once. A database
-	// that many machines share then gets no more connections than they need.
-	Workers int
-}
-
-// Files is what every kind of catalogue does. Package book has another.
-type Files interface {
-	// Archives returns all archives, the oldest first. ArchiveOf returns that with an ID, and Archive that
-	// at an address, or an error that wraps fs.ErrNotExist.
-	Archives(ctx context.Context) ([]Archive, error)
-	ArchiveOf(ctx context.Context, id int64) (Archive, error)
-	Archive(ctx context.Context, address string) (Archive, error)
-
-	// Newest returns where the newest file of a path is, NewestIn where it is in some archives, and
-	// Holders all archives that have it, the newest first.
-	Newest(ctx context.Context, path string) (Found, error)
-	NewestIn(ctx context.Context, path string, in Scope) (Found, error)
-	Holders(ctx context.Context, path string) ([]Found, error)
-	// Between, Below, ListFrom and List yield the newest location of each path, in byte order: in
-	// [from, before), with a prefix, and directly below a prefix. Locations yields those of an archive.
-	Between(ctx context.Context, from, before string, in Scope) iter.Seq2[Location, error]
-	Below(ctx context.Context, prefix string) iter.Seq2[Location, error]
-	ListFrom(ctx context.Context, prefix, from string, in Scope) iter.Seq2[Listed, error]
-	List(ctx context.Context, prefix string) iter.Seq2[Listed, error]
-	Locations(ctx context.Context, a Archive) iter.Seq2[Location, error]
-	// HeadersOf returns what a service stored with the original of a file. The caller must not change it.
-	HeadersOf(ctx context.Context, l Location) (map[string]string, error)
-
-	// Add records archives, TryAdd does all the work and no more, and Remove forgets one. Verified records
-	// that one was found sound. Delete deletes files; see [Catalog.Delete].
-	Add(ctx context.Context, all ...Addition) ([]Added, error)
-	TryAdd(ctx context.Context, all ...Addition) ([]Added, error)
-	Remove(ctx context.Context, address string) (Archive, error)
-	Verified(ctx context.Context, id int64, at time.Time) error
-	Delete(ctx context.Context, roots Roots, paths []string, last int64) (int64, error)
-
-	Check(ctx context.Context, report func(problem string)) error
-	Close() error
-}
-
-var _ Files = (*Catalog)(nil)
-
-// A Catalog is an open catalogue in a database. Its methods may be called concurrently, also
-// while one of its iterators is running. Calls that write wait for each other.
-type Catalog struct {
-	db      engine
-	headers headerMemory
-}
-
-// scheme splits an address into the kind of its database and the rest.
-func scheme(address string) (kind, rest string) {
-	kind, rest, ok := strings.Cut(address, ":")
-	if ok && (kind == "sqlite" || kind == "postgres" || kind == "postgresql") {
-		return kind, rest
-	}
-	return "sqlite", address
-}
-
-// TakesQueue reports whether the catalogue at an address can have a Queue.
-// Only PostgreSQL supports it.
-func TakesQueue(address string) bool {
-	kind, _ := scheme(address)
-	return kind != "sqlite"
-}
-
-// file returns the file that an address names, or an error if it does not name
-// one.
-func file(name string) (string, error) {
-	switch {
-	case name == "":
-		return "", errors.New("catalogue: expected the name of a file")
-	case strings.IndexByte(name, 0) >= 0:
-		return "", fmt.Errorf("%s: the name contains a NUL byte", format.Escape(name))
-	}
-	return name, nil
-}
-
-// Create makes a new catalogue at an address: a file, sqlite:FILE, or
-// postgres://USER@HOST/DATABASE. The PostgreSQL database must exist; the
-// catalogue is a schema in it, named holdall unless the address has a
-// parameter "schema". The catalogue appears complete or not at all. If
-// there is something at the address already, Create leaves it unchanged and
-// returns an error that wraps fs.ErrExist.
-func Create(ctx context.Context, address string) error {
-	kind, rest := scheme(address)
-	if kind != "sqlite" {
-		return createPostgres(ctx, address)
-	}
-	name, err := file(rest)
-	if err != nil {
-		return err
-	}
-	return createFile(ctx, name)
-}
-
-// Open opens the catalogue at an address. An older schema is migrated; a newer
-// one is an error.
-func Open(ctx context.Context, address string, o Options) (*Catalog, error) {
-	o.Wait = cmp.Or(o.Wait, time.Minute)
-	var db engine
-	var err error
-	if kind, rest := scheme(address); kind != "sqlite" {
-		db, err = openPostgres(ctx, address, o)
-	} else if rest, err = file(rest); err == nil && o.Queue != nil {
-		err = fmt.Errorf("%s: a queue in an SQLite file: %w", rest, errors.ErrUnsupported)
-	} else if err == nil {
-		db, err = openFile(ctx, rest, o)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &Catalog{db: db}, nil
-}
-
-// Close closes the catalogue. It waits for running writes. No iterator may be
-// running.
-func (c *Catalog) Close() error { return c.db.close() }
-
 // A Scope reports whether an archive counts, by Archive.ID. A nil Scope
 // includes all archives.
 type Scope func(archive int64) bool
 
-func (in Scope) has(archive int64) bool { return in == nil || in(archive) }
-
-// List yields the items directly below a prefix, which is empty or ends in a
-// slash. It skips over the contents of folders, so its cost depends only on
-// what it yields. A path with empty elements ("a//b", "/x") is in folders that
-// may have empty names; the Path that List yields leads to them.
+// List yields the items directly below a prefix, which is empty or ends in a slash, from the first path that
+// is not less than from. between yields locations as Book.Between does. List skips over the contents of
+// folders, so its cost depends only on what it yields. A path with empty elements ("a//b", "/x") is in folders
+// that may have empty names; the Path that List yields leads to them.
 //
-// List holds nothing open while it yields, so listings may be nested as deep
-// as folders are.
-func (c *Catalog) List(ctx context.Context, prefix string) iter.Seq2[Listed, error] {
-	return c.ListFrom(ctx, prefix, prefix, nil)
-}
-
-// ListFrom is List for some archives, starting at the first path that is not
-// less than from. If other archives have paths in between, it has to read past
-// them.
-func (c *Catalog) ListFrom(ctx context.Context, prefix, from string, in Scope) iter.Seq2[Listed, error] {
-	return ListIn(ctx, c.Between, prefix, from, in)
-}
-
-// ListIn is ListFrom of a catalogue that has the given function Between.
-func ListIn(ctx context.Context, between func(ctx context.Context, from, before string, in Scope) iter.Seq2[Location, error], prefix, from string, in Scope) iter.Seq2[Listed, error] {
+// List holds nothing open while it yields, so listings may be nested as deep as folders are.
+func List(ctx context.Context, between func(ctx context.Context, from, before string, in Scope) iter.Seq2[Location, error], prefix, from string, in Scope) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
 		from, before, more := max(prefix, from), After(prefix), true
 		var some []Listed

@@ -14,9 +14,10 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
+	"github.com/holdall/holdall/internal/app/fleet/queue"
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
@@ -45,110 +46,83 @@ type entryError interface {
 	EntryName() string
 }
 
-func (w *worker) pack(ctx context.Context, k catalog.Chunk, e *Event, m *holdall.Meter) error {
-	j, err := w.job(ctx, k.Plan)
+// pack packs a chunk, and records it.
+func (w *worker) pack(ctx context.Context, j *job, k chunk, attempt int) error {
+	done, err := w.done(ctx)
 	if err != nil {
 		return err
 	}
-	if k.Last && j.format.Parts != nil {
-		return w.merge(ctx, j, k)
+	switch {
+	case k.Last > 0:
+		return w.merge(ctx, j, k, done)
+	case done[j.job(k)]:
+		return w.ended(ctx, j, k)
 	}
-	name, part := j.chunk(k.Number), []*format.Format(nil)
-	adopt := func() error { return w.adopt(ctx, j, k, name, e) }
-	if k.Part && j.format.Parts != nil {
-		s, err := j.seatOf(ctx, w.c, k.Number)
-		if err != nil {
+	name, part := j.chunk(k.Listing, k.Number), []*format.Format(nil)
+	adopt := func() (Chunk, error) { return w.adopt(ctx, j, k, name) }
+	if of := j.format.Parts; of != nil {
+		p := j.part(k)
+		name, part = of.Object(p.Archive, p.Number), []*format.Format{j.writing(p)}
+		adopt = func() (Chunk, error) { return w.adoptPart(ctx, j, k, p) }
+	}
+	if attempt > 1 { // an earlier one may have got this far
+		c, err := adopt()
+		if err == nil {
+			w.became(j.plan.Name, k.name(), c)
+			return w.ended(ctx, j, k)
+		}
+		if !errors.Is(err, fs.ErrNotExist) || errors.Is(err, errGone) {
 			return err
 		}
-		p := s.part(k)
-		name, part = j.format.Parts.Object(p.Archive, p.Number), []*format.Format{j.writing(p)}
-		adopt = func() error { return w.adoptPart(ctx, j, k, p, e) }
 	}
-	if err := j.named(k, name); err != nil {
-		return err
-	}
-	if k.Attempts > 1 {
-		// An earlier claim may have got this far.
-		if err := adopt(); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	made, sum, err := w.write(ctx, j, k, name, m, part)
-	e.Resent = sum.Resumed
+	made, sum, err := w.write(ctx, j, k, name, attempt, part)
+	c := Chunk{Archive: storekit.AddressOf(j.target, name), Objects: int64(sum.Entries), Bytes: sum.Content, Resent: sum.Resumed, Left: missed(made.left)}
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return adopt()
+		c, err = adopt()
 	case err != nil:
-		return err
 	case part != nil || sum.Entries == 0:
-		err = w.finish(ctx, k, nil, made)
+		err = w.finish(ctx, j, k, nil, made, attempt)
 	default:
-		err = w.record(ctx, j, k, name, made)
+		err = w.record(ctx, j, k, name, made, attempt)
 	}
-	if err == nil {
-		e.Left, e.Bytes = missed(made.left), sum.Content
-		if k.Attempts > 1 { // otherwise no earlier claim has sent anything
-			j.tidy(ctx, name)
-		}
+	if err != nil {
+		return err
+	}
+	if w.became(j.plan.Name, k.name(), c); attempt > 1 { // otherwise no earlier try has sent anything
+		j.tidy(ctx, name)
+	}
+	return w.ended(ctx, j, k)
+}
+
+// ended does what follows the commit of a chunk.
+func (f Fleet) ended(ctx context.Context, j *job, k chunk) error {
+	if j.format.Parts != nil { // the list stays until the archive is complete
+		return f.joinDone(ctx, j, k.Listing)
+	}
+	return f.drop(ctx, j, k)
+}
+
+// drop removes the list of a chunk that is done, or that is not to be packed.
+func (f Fleet) drop(ctx context.Context, j *job, k chunk) error {
+	err := storekit.Remove(ctx, f.Book.Store(), f.at(workKind, j, k.name()))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
 	}
 	return err
 }
 
-// missed returns the members that were left out and are not in another
-// archive.
-func missed(left []catalog.Member) []catalog.Member {
-	return slices.DeleteFunc(slices.Clone(left), func(m catalog.Member) bool { return m.Outcome == catalog.Elsewhere })
-}
-
-// named returns an error unless the chunk has the name that this plan gives
-// it.
-func (j *job) named(k catalog.Chunk, name string) error {
-	if storekit.AddressOf(j.target, name) != k.Name {
-		return fmt.Errorf("%s: expected a chunk of %s", format.Escape(k.Name), format.Escape(j.plan.Target))
-	}
-	return nil
+// missed returns the members that were left out and are not in another archive.
+func missed(left []Member) []Member {
+	return slices.DeleteFunc(slices.Clone(left), func(m Member) bool { return m.Outcome == Elsewhere })
 }
 
 type made struct {
-	left   []catalog.Member // that are not in its archive, in byte order
-	proven string           // in the form of Chunk.Proven
-	// proofs has one byte for each of the other members, in byte order: its index
-	// in kinds. There may be millions.
-	kinds  []string
-	proofs []byte
+	left   []Member // that are not in its archive, in byte order
+	proven string   // how many of the others were compared with which checksum
 }
 
-// all yields the members that must be reported to the catalogue: those that
-// are not packed, and those that were compared with another checksum than
-// most.
-func (m made) all(members iter.Seq2[catalog.Member, error]) iter.Seq2[catalog.Member, error] {
-	if len(m.kinds) < 2 {
-		return pipe.All(m.left)
-	}
-	most, _, _ := strings.Cut(m.proven, ":")
-	return func(yield func(catalog.Member, error) bool) {
-		left, proofs := m.left, m.proofs
-		for x, err := range members {
-			switch {
-			case err != nil:
-			case len(left) > 0 && left[0].Path == x.Path:
-				x, left = left[0], left[1:]
-			case len(proofs) == 0: // it is in no archive: Finish reports it
-				continue
-			default:
-				x.Outcome, x.Proof, proofs = catalog.Packed, m.kinds[proofs[0]], proofs[1:]
-				if x.Proof == most {
-					continue
-				}
-			}
-			if !yield(x, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-// counted returns counts in the form of Chunk.Proven.
+// counted returns counts as a text.
 func counted(proven map[string]int64) string {
 	kinds := slices.SortedFunc(maps.Keys(proven), func(a, b string) int {
 		return cmp.Or(cmp.Compare(proven[b], proven[a]), strings.Compare(a, b))
@@ -159,27 +133,23 @@ func counted(proven map[string]int64) string {
 	return strings.Join(kinds, " ")
 }
 
-// write packs the objects of a chunk, and returns the outcomes. If the chunk
-// is a part, formats has the format that writes the part. A part exists even
-// if it is empty.
-func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string, m *holdall.Meter, formats []*format.Format) (done made, sum pack.Summary, err error) {
-	last := k.Failures+1 >= w.o.Tries
-	var forbidden []catalog.Member
+// write packs the objects of a chunk, and returns the outcomes. If the chunk is a part, formats has the
+// format that writes the part. A part exists even if it is empty.
+func (w *worker) write(ctx context.Context, j *job, k chunk, name string, attempt int, formats []*format.Format) (done made, sum pack.Summary, err error) {
+	last := attempt >= w.o.Tries
+	var forbidden []Member
 	judge := func(path string, err error) error {
-		l := catalog.Member{Path: path, Origin: j.originOf(path), Outcome: catalog.SetAside, Note: format.Escape(err.Error())}
+		l := Member{Path: path, Origin: j.originOf(path), Outcome: SetAside, Note: format.Escape(err.Error())}
 		_, refused := errors.AsType[entryError](err)
 		_, wrong := errors.AsType[*pack.SumError](err)
-		if _, damaged := errors.AsType[*holdall.DigestError](err); damaged && k.Rewrites {
-			wrong = true
-		}
 		switch {
 		case errors.Is(err, store.ErrChanged):
-			l.Outcome = catalog.Changed
+			l.Outcome = Changed
 		case errors.Is(err, fs.ErrNotExist):
-			l.Outcome = catalog.Vanished
-		case wrong, k.Rewrites && errors.Is(err, format.ErrCorrupt): // further tries cannot repair an archive
-			l.Outcome = catalog.Damaged
-		case errors.Is(err, fs.ErrPermission) && !last && !k.Rewrites:
+			l.Outcome = Vanished
+		case wrong:
+			l.Outcome = Damaged
+		case errors.Is(err, fs.ErrPermission) && !last:
 			forbidden = append(forbidden, l) // it is requested again after all the others are read
 		case !last && !refused && !errors.Is(err, fs.ErrInvalid):
 			// Neither will ever succeed: an entry that the format cannot store, or a key
@@ -189,29 +159,10 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 		done.left = append(done.left, l)
 		return nil
 	}
-	proven := func(by string) {
-		i := slices.Index(done.kinds, by)
-		if i < 0 {
-			i, done.kinds = len(done.kinds), append(done.kinds, by)
-		}
-		done.proofs = append(done.proofs, byte(i))
-	}
-	objects := w.objects(ctx, j, k)
-	if k.Rewrites {
-		src, err := w.packed(ctx, j)
-		if err != nil {
-			return made{}, sum, err
-		}
-		defer src.close()
-		objects = src.objects(ctx, k, func(m catalog.Member) { done.left = append(done.left, m) })
-	}
-	sum, err = pack.Objects(ctx, j.target, name, objects, pack.Options{
+	sum, err = pack.Objects(ctx, j.target, name, w.objects(ctx, j, k), pack.Options{
 		Formats: formats, Format: j.plan.Format, IndexMax: maxIndex, Plain: j.set.Plain, Param: j.set.Param, Jobs: w.o.Jobs,
-		Once: true, Keep: true, Resume: k.Attempts > 1, NoEmpty: formats == nil, Lenient: last, Stale: true, Judge: judge, Proven: proven, NoVerify: w.o.NoVerify, Copy: !w.o.NoCopy, Protect: j.set.Protect, Meter: m,
+		Once: true, Keep: true, Resume: attempt > 1, NoEmpty: formats == nil, Lenient: last, Stale: true, Judge: judge, NoVerify: w.o.NoVerify, Copy: !w.o.NoCopy, Protect: j.set.Protect, Meter: w.o.Meter,
 		Confirm: func(ctx context.Context) error {
-			if k.Rewrites {
-				return nil // most of its input is in archives
-			}
 			if err := j.believe(ctx, done.left); err != nil {
 				return err
 			}
@@ -221,15 +172,34 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 	if err != nil {
 		return made{}, sum, err
 	}
-	slices.SortFunc(done.left, func(a, b catalog.Member) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(done.left, func(a, b Member) int { return strings.Compare(a.Path, b.Path) })
 	done.proven = counted(sum.Proven)
-	return done, sum, nil
+	return done, sum, w.describe(ctx, j, k, done.left)
+}
+
+// describe adds what the list says of members, which are in byte order.
+func (f Fleet) describe(ctx context.Context, j *job, k chunk, left []Member) error {
+	if len(left) == 0 {
+		return nil
+	}
+	for m, err := range f.members(ctx, j, k) {
+		if err != nil {
+			return err
+		}
+		for len(left) > 0 && left[0].Path <= m.Path {
+			if left[0].Path == m.Path {
+				left[0].Size, left[0].Version, left[0].Modified = m.Size, m.Version, m.Modified
+			}
+			left = left[1:]
+		}
+	}
+	return nil
 }
 
 // stillForbidden returns an error if one of the objects that could not be read
 // can be read now, so that the whole chunk is tried again. Objects that are
 // still refused are left out, and do not affect the others.
-func (j *job) stillForbidden(ctx context.Context, all []catalog.Member) error {
+func (j *job) stillForbidden(ctx context.Context, all []Member) error {
 	for _, m := range all {
 		o, err := j.source(ctx, m)
 		if err == nil {
@@ -243,7 +213,7 @@ func (j *job) stillForbidden(ctx context.Context, all []catalog.Member) error {
 	return nil
 }
 
-func (j *job) source(ctx context.Context, m catalog.Member) (store.Object, error) {
+func (j *job) source(ctx context.Context, m Member) (store.Object, error) {
 	from := j.origins[m.Origin]
 	name := strings.TrimPrefix(m.Path, from.prefix)
 	o, err := from.st.Open(ctx, name)
@@ -259,10 +229,10 @@ func (j *job) originOf(path string) int {
 
 // believe returns an error if a whole source is gone: then unreadable objects
 // have not necessarily vanished.
-func (j *job) believe(ctx context.Context, left []catalog.Member) error {
+func (j *job) believe(ctx context.Context, left []Member) error {
 	asked := map[int]bool{}
 	for _, l := range left {
-		if l.Outcome == catalog.Changed || l.Outcome == catalog.Damaged || l.Outcome == catalog.Elsewhere || asked[l.Origin] {
+		if l.Outcome == Changed || l.Outcome == Damaged || l.Outcome == Elsewhere || asked[l.Origin] {
 			continue
 		}
 		asked[l.Origin] = true
@@ -273,94 +243,95 @@ func (j *job) believe(ctx context.Context, left []catalog.Member) error {
 	return nil
 }
 
-// record records the archive in the catalogue in its current state, and that
-// the chunk is done.
-func (w *worker) record(ctx context.Context, j *job, k catalog.Chunk, name string, done made) error {
+// record records the archive of a chunk.
+func (w *worker) record(ctx context.Context, j *job, k chunk, name string, done made, attempt int) error {
 	s, err := survey.Open(ctx, j.target, name, catalog.Archive{}, holdall.OpenOptions{})
 	if err != nil {
 		return err
 	}
 	defer s.In.Close()
-	s.Roots = j.roots()
-	return w.finish(ctx, k, &s, done)
+	return w.finish(ctx, j, k, &s, done, attempt)
 }
 
-// finish reports the outcome of a chunk to the catalogue; s is nil if there is
-// no archive. If the answer to a success was lost, another try returns that
-// success.
-func (w *worker) finish(ctx context.Context, k catalog.Chunk, s *survey.Survey, done made) error {
-	k.Proven = done.proven
-	return w.steady(ctx, func(func()) error {
-		var a *catalog.Addition
-		if s != nil {
-			a = &catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, nil)}
-		}
-		_, err := w.c.Finish(ctx, k, a, done.all(w.members(ctx, k)))
+// finish commits that a chunk is done; s is nil if there is no archive of it. If another has done it, it
+// counts as done.
+func (w *worker) finish(ctx context.Context, j *job, k chunk, s *survey.Survey, done made, attempt int) error {
+	if err := w.note(ctx, j, k, done, attempt > 1); err != nil {
 		return err
-	})
-}
-
-// steady repeats an action while the database is away or busy and the claim is
-// valid, because packed data is worth the wait. Each call of getsOn restarts
-// the time limit.
-func (w *worker) steady(ctx context.Context, do func(getsOn func()) error) error {
-	var end time.Time
-	getsOn := func() { end = time.Now().Add(patience) }
-	for getsOn(); ; w.sleep(ctx, w.o.Look) {
-		if err := do(getsOn); !passing(err) || ctx.Err() != nil || time.Now().After(end) {
+	}
+	step := book.Step{Job: j.job(k), Since: k.Listing}
+	if s != nil {
+		s.Roots, s.Proven = j.roots(), done.proven
+		if err := j.withParity(ctx, s); err != nil {
 			return err
 		}
+		step.Add = []catalog.Addition{{Archive: s.Archive, Rows: listedAt(k.Listing, s.Rows(ctx, nil)), Originals: w.originals(ctx, j, k)}}
 	}
-}
-
-// passing reports whether an error of the catalogue may be temporary.
-func passing(err error) bool {
-	return errors.Is(err, catalog.ErrAway) || errors.Is(err, catalog.ErrBusy)
-}
-
-// members yields the members of a chunk. When the database comes back after an
-// outage, it continues at the same place.
-func (w *worker) members(ctx context.Context, k catalog.Chunk) iter.Seq2[catalog.Member, error] {
-	return func(yield func(catalog.Member, error) bool) {
-		last, some, enough := "", false, false
-		err := w.steady(ctx, func(getsOn func()) error {
-			for m, err := range w.c.Members(ctx, k.ID) {
-				if err != nil {
-					return err
-				}
-				if some && m.Path <= last {
-					continue
-				}
-				last, some = m.Path, true
-				if enough = !yield(m, nil); enough {
-					return nil
-				}
-				getsOn()
+	_, err := w.Book.Do(ctx, step)
+	switch {
+	case errors.Is(err, book.ErrDone):
+		if of := j.format.Parts; of != nil {
+			archive := j.whole(k.Listing, k.Number/of.Most)
+			if k.Last == 0 && isThere(ctx, j.target, of.Decides(archive)) == nil {
+				j.clear(ctx, archive)
 			}
-			return nil
-		})
-		if err != nil && !enough {
-			yield(catalog.Member{}, err)
+		}
+		return nil
+	case errors.Is(err, book.ErrLate): // the next plan has what is still there
+		return errors.Join(queue.Never(err), w.drop(ctx, j, k))
+	}
+	return err
+}
+
+// withParity records the parity of an archive, if the plan asks for it.
+func (j *job) withParity(ctx context.Context, s *survey.Survey) (err error) {
+	if j.set.Protect > 0 {
+		s.Parity, err = s.ParityNow(ctx)
+	}
+	return err
+}
+
+// listedAt gives files the version of a listing.
+func listedAt(listing int64, files iter.Seq2[catalog.Location, error]) iter.Seq2[catalog.Location, error] {
+	return func(yield func(catalog.Location, error) bool) {
+		for l, err := range files {
+			l.Seq = listing
+			if !yield(l, err) {
+				return
+			}
 		}
 	}
 }
 
-// adopt records an archive that an earlier claim of the chunk made. If there
-// is none, its error wraps fs.ErrNotExist.
-func (w *worker) adopt(ctx context.Context, j *job, k catalog.Chunk, name string, e *Event) error {
-	s, err := survey.Open(ctx, j.target, name, catalog.Archive{}, holdall.OpenOptions{})
-	if err != nil {
-		return err
+// originals yields what the list of a chunk says of its objects. The version of a file on a disk is no ETag.
+func (f Fleet) originals(ctx context.Context, j *job, k chunk) iter.Seq2[catalog.Location, error] {
+	return func(yield func(catalog.Location, error) bool) {
+		for m, err := range f.lists(ctx, j, k) {
+			l := catalog.Location{Path: m.Path, Size: m.Size, Modified: m.Modified}
+			if err == nil && !j.origins[m.Origin].st.Can().Near {
+				l.ETag = m.Version
+			}
+			if !yield(l, err) {
+				return
+			}
+		}
 	}
-	defer s.In.Close()
-	s.Roots = j.roots()
-	if err := j.protected(ctx, name); err != nil {
-		return err
-	}
-	return w.takeOver(ctx, j, k, name, e, s.In, &s)
 }
 
-// protected ensures that an archive of an earlier claim has its parity, if the
+// adopt records an archive that an earlier try has made. If there is none, its error wraps fs.ErrNotExist.
+func (w *worker) adopt(ctx context.Context, j *job, k chunk, name string) (Chunk, error) {
+	s, err := survey.Open(ctx, j.target, name, catalog.Archive{}, holdall.OpenOptions{})
+	if err != nil {
+		return Chunk{}, err
+	}
+	defer s.In.Close()
+	if err := j.protected(ctx, name); err != nil {
+		return Chunk{}, err
+	}
+	return w.takeOver(ctx, j, k, name, s.In, &s)
+}
+
+// protected ensures that an archive of an earlier try has its parity, if the
 // plan asks for it. A worker that died in between has not written it.
 func (j *job) protected(ctx context.Context, name string) error {
 	if j.set.Protect == 0 {
@@ -377,66 +348,61 @@ func (j *job) protected(ctx context.Context, name string) error {
 	return err
 }
 
-// takeOver records the result of an earlier claim as the result of the chunk;
-// s is nil if that is a part.
-func (w *worker) takeOver(ctx context.Context, j *job, k catalog.Chunk, name string, e *Event, in *holdall.Archive, s *survey.Survey) error {
-	left, bytes, err := w.compare(ctx, j, k, in)
+// takeOver records the result of an earlier try; s is nil if that is a part.
+func (w *worker) takeOver(ctx context.Context, j *job, k chunk, name string, in *holdall.Archive, s *survey.Survey) (Chunk, error) {
+	left, n, bytes, err := w.compare(ctx, j, k, in)
 	if err == nil && s == nil {
-		err = nothingElse(ctx, k, in, k.Objects-int64(len(left)))
+		err = nothingElse(ctx, name, in, n)
 	}
 	if err == nil {
-		err = w.finish(ctx, k, s, made{left: left})
+		err = w.finish(ctx, j, k, s, made{left: left}, 2)
 	}
 	if err == nil {
-		e.Left, e.Bytes = missed(left), bytes
 		j.tidy(ctx, name)
 	}
-	return err
+	return Chunk{Archive: storekit.AddressOf(j.target, name), Objects: n, Bytes: bytes, Left: left}, err
 }
 
-// compare returns the chunk's planned members that an archive lacks, and how
-// many of their bytes it has.
-func (w *worker) compare(ctx context.Context, j *job, k catalog.Chunk, in *holdall.Archive) (left []catalog.Member, bytes int64, err error) {
-	for m, err := range w.members(ctx, k) {
+// compare returns the planned members that an archive lacks, and how many it has, with how many bytes.
+func (w *worker) compare(ctx context.Context, j *job, k chunk, in *holdall.Archive) (left []Member, n, bytes int64, err error) {
+	for m, err := range w.unpacked(ctx, j, k) {
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, 0, err
 		}
 		switch is, err := in.Lookup(ctx, m.Path); {
 		case err == nil && is.Size == m.Size:
+			n++
 			bytes += m.Size
-		case errors.Is(err, fs.ErrNotExist) && k.Rewrites:
-			m.Outcome = catalog.Elsewhere // or it is still in its old archive
-			left = append(left, m)
 		case errors.Is(err, fs.ErrNotExist):
 			left = append(left, j.missing(ctx, m))
 		case err != nil:
-			return nil, 0, err
+			return nil, 0, 0, err
 		default:
-			return nil, 0, fmt.Errorf("%s: %s has %d bytes, expected %d: not an archive of this plan: %w", format.Escape(k.Name), format.Escape(m.Path), is.Size, m.Size, fs.ErrExist)
+			return nil, 0, 0, fmt.Errorf("%s: has %d bytes in the archive of %s, expected %d: not an archive of this plan: %w", format.Escape(m.Path), is.Size, k.name(), m.Size, fs.ErrExist)
 		}
 	}
-	return left, bytes, j.believe(ctx, left)
+	return left, n, bytes, j.believe(ctx, left)
 }
 
-// missing returns the member with the reason why an earlier claim did not pack
+// missing returns the member with the reason why an earlier try did not pack
 // it.
-func (j *job) missing(ctx context.Context, m catalog.Member) catalog.Member {
-	m.Outcome, m.Note = catalog.SetAside, "an earlier attempt could not read it"
+func (j *job) missing(ctx context.Context, m Member) Member {
+	m.Outcome, m.Note = SetAside, "an earlier attempt could not read it"
 	o, err := j.source(ctx, m)
 	if err == nil {
 		var info store.Info
 		if info, err = o.Info(ctx); err == nil && (info.Size != m.Size || info.Version != m.Version) {
-			m.Outcome, m.Note = catalog.Changed, store.ErrChanged.Error()
+			m.Outcome, m.Note = Changed, store.ErrChanged.Error()
 		}
 		o.Close()
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		m.Outcome, m.Note = catalog.Vanished, format.Escape(err.Error())
+		m.Outcome, m.Note = Vanished, format.Escape(err.Error())
 	}
 	return m
 }
 
-// tidy removes uploads of the archive by other claims, as the archive now
+// tidy removes uploads of the archive by other tries, as the archive now
 // exists. It is optional: nothing depends on it.
 func (j *job) tidy(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -445,12 +411,9 @@ func (j *job) tidy(ctx context.Context, name string) {
 	_, _ = storekit.Abandon(ctx, j.target, name, func(u store.Upload) bool { return strings.TrimSuffix(u.Name, parity.Suffix) == name })
 }
 
-func (w *worker) objects(ctx context.Context, j *job, k catalog.Chunk) iter.Seq2[pack.Object, error] {
+func (w *worker) objects(ctx context.Context, j *job, k chunk) iter.Seq2[pack.Object, error] {
 	return func(yield func(pack.Object, error) bool) {
-		for m, err := range w.members(ctx, k) {
-			if err == nil && m.Origin >= len(j.origins) {
-				err = fmt.Errorf("%s: expected one of %d sources, found number %d", format.Escape(m.Path), len(j.origins), m.Origin)
-			}
+		for m, err := range w.unpacked(ctx, j, k) {
 			if err != nil {
 				yield(pack.Object{}, err)
 				return

@@ -11,31 +11,23 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/catalog/rows"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/testkit"
-	"github.com/holdall/holdall/internal/testkit/pgtest"
 )
-
-// onEachSite runs a test with a catalogue in SQLite, and with one in
-// PostgreSQL if there is a server.
-func onEachSite(t *testing.T, do func(t *testing.T, s *site)) {
-	t.Run("sqlite", func(t *testing.T) { do(t, newSite(t)) })
-	t.Run("postgres", func(t *testing.T) { do(t, newSiteOn(t, pgtest.Database(t))) })
-}
 
 // reads compares the bucket in the catalogue with the expected contents.
 func (s *site) reads() {
 	s.T.Helper()
 	ctx := s.T.Context()
-	sh, err := shelf.New(ctx, s.C, shelf.Options{})
+	sh, err := shelf.New(ctx, s.B, shelf.Options{})
 	if err != nil {
 		s.T.Fatal(err)
 	}
@@ -65,58 +57,74 @@ func (s *site) reads() {
 	}
 }
 
-// keys returns the keys of a bucket, without markers.
+// keys returns the names of the archives in a bucket.
 func (s *site) keys(bucket string) []string {
-	return slices.DeleteFunc(s.S3.Keys(bucket), catalog.IsMarker)
+	return slices.DeleteFunc(s.S3.Keys(bucket), func(name string) bool { return !strings.HasSuffix(name, ".caf") })
 }
 
-// looks lists the originals of a plan once, as a compaction does.
-func (s *site) looks(target string) {
+// looks lists the originals of a plan once. What is new is packed.
+func (s *site) looks(spec Spec) {
 	s.T.Helper()
-	p, err := s.C.Plan(s.T.Context(), target)
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	j, err := open(s.T.Context(), p)
-	if err == nil {
-		err = j.bury(s.T.Context(), s.C, CompactOptions{GoneAfter: 1, Gone: 1, Yes: true}, &Compacted{})
-	}
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	s.plan(spec)
+	s.work(WorkOptions{})
 }
+
+// atOnce is CompactOptions.GoneAfter of tests.
+const atOnce = -1
 
 // compacted is the result of a compaction and of the steps after it.
 type compacted struct {
 	Compacted
-	Dead, Removed int
+	Waiting, Removed int
 }
 
-// compact lists the originals once, and then compacts, works and tidies.
+// compact lists the originals twice, and then compacts, works and tidies.
 func (s *site) compact(o CompactOptions) (done compacted) {
 	s.T.Helper()
-	s.looks(spec.Target)
-	o.GoneAfter, o.Yes = 1, true
-	p, err := s.C.Plan(s.T.Context(), spec.Target)
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	if done.Compacted, err = Compact(s.T.Context(), s.C, p, o); err != nil {
+	s.looks(s.last)
+	s.looks(s.last)
+	o.GoneAfter, o.Yes = atOnce, true
+	p := s.planOf(spec.Target)
+	var err error
+	if done.Compacted, err = Compact(s.T.Context(), s.f, p, o); err != nil {
 		s.T.Fatal(err)
 	}
 	s.work(WorkOptions{})
-	if done.Dead, done.Removed, err = Tidy(s.T.Context(), s.C, p, 0); err != nil {
+	if done.Waiting, done.Removed, err = Tidy(s.T.Context(), s.f, p, 0); err != nil {
 		s.T.Fatal(err)
 	}
 	return done
+}
+
+func (s *site) planOf(name string) Plan {
+	s.T.Helper()
+	p, err := PlanNamed(s.T.Context(), s.B, name)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return p
 }
 
 // newer records an archive with a different version of a file, of 7 bytes.
 func (s *site) newer(old catalog.Found, etag string) {
 	a := old.In
 	a.Address = "s3://out/newer.caf"
-	if _, err := s.C.Add(s.T.Context(), catalog.Addition{Archive: a, Rows: func(yield func(catalog.Location, error) bool) {
+	if _, err := s.B.Add(s.T.Context(), catalog.Addition{Archive: a, Rows: func(yield func(catalog.Location, error) bool) {
 		yield(catalog.Location{Path: old.Path, Size: 7, Raw: true, ETag: etag}, nil)
+	}}); err != nil {
+		s.T.Error(err)
+	}
+}
+
+// leaving records that originals were retired.
+func (s *site) leaving(all ...catalog.Location) {
+	s.T.Helper()
+	if _, err := s.B.Do(s.T.Context(), book.Step{Rows: func(yield func(*rows.Row, error) bool) {
+		for _, l := range all {
+			if !yield(&rows.Row{Name: l.Path, What: rows.Fate, Of: l.Seq, Original: rows.Leaving}, nil) {
+				return
+			}
+		}
 	}}); err != nil {
 		s.T.Error(err)
 	}
@@ -130,9 +138,11 @@ func (s *site) stored() (n int64) {
 	return n
 }
 
+func on(t *testing.T, do func(t *testing.T, s *site)) { do(t, newSite(t)) }
+
 func TestWhatIsGoneAtTheSourceIsCompactedAway(t *testing.T) {
 	testkit.Serial(t)
-	onEachSite(t, func(t *testing.T, s *site) {
+	on(t, func(t *testing.T, s *site) {
 		s.some(300, 5000)
 		s.plan(spec)
 		s.work(WorkOptions{Workers: 2, Tell: func(e Event) {
@@ -141,7 +151,7 @@ func TestWhatIsGoneAtTheSourceIsCompactedAway(t *testing.T) {
 			}
 		}})
 		s.reads()
-		s.looks(spec.Target)
+		s.looks(spec)
 		names := slices.Sorted(maps.Keys(s.Want))
 		for i, name := range names {
 			switch {
@@ -159,7 +169,7 @@ func TestWhatIsGoneAtTheSourceIsCompactedAway(t *testing.T) {
 		s.work(WorkOptions{})
 		before := s.stored()
 		done := s.compact(CompactOptions{})
-		if done.Gone != 90 || done.Chunks == 0 || done.Removed == 0 || done.Dead != 0 {
+		if done.Gone != 90 || done.Chunks == 0 || done.Removed == 0 || done.Waiting != 0 {
 			t.Errorf("%+v", done)
 		}
 		s.reads()
@@ -235,7 +245,7 @@ func TestALargeFileIsNotCopiedForSmallOnes(t *testing.T) {
 	}
 	s.plan(spec)
 	s.work(WorkOptions{})
-	s.looks(spec.Target)
+	s.looks(spec)
 	for i := range 5 {
 		name := fmt.Sprintf("small/%d", i)
 		s.S3.Remove("from", name)
@@ -260,18 +270,18 @@ func TestLargeObjectsKeepWhatIsKnownOfThem(t *testing.T) {
 	s.S3.Describe("from", "large", map[string]string{"Content-Type": "x/large"})
 	s.plan(one)
 	s.work(WorkOptions{})
-	before, err := s.C.Newest(t.Context(), "large")
+	before, err := s.B.Newest(t.Context(), "large")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.looks(spec.Target)
+	s.looks(one)
 	s.S3.Remove("from", "z")
 	delete(s.Want, "z")
 	if done := s.compact(CompactOptions{}); done.Removed != 1 {
 		t.Errorf("%+v", done)
 	}
-	after, err := s.C.Newest(t.Context(), "large")
-	if err != nil || after.Archive == before.Archive || after.ETag != before.ETag || after.Headers != before.Headers || !after.Modified.Equal(before.Modified) {
+	after, err := s.B.Newest(t.Context(), "large")
+	if err != nil || after.Archive == before.Archive || after.ETag != before.ETag || after.HeaderText != before.HeaderText || !after.Modified.Equal(before.Modified) {
 		t.Errorf("%+v, before %+v, %v", after, before, err)
 	}
 	s.reads()
@@ -285,22 +295,21 @@ func TestASourceThatIsNearlyEmptyDeletesNothing(t *testing.T) {
 	s.some(40, 1000)
 	s.plan(spec)
 	s.work(WorkOptions{})
-	s.looks(spec.Target)
+	s.looks(spec)
 	for i, name := range slices.Sorted(maps.Keys(s.Want)) {
 		if i > 0 {
 			s.S3.Remove("from", name)
 		}
 	}
-	p, err := s.C.Plan(t.Context(), spec.Target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err = Compact(t.Context(), s.C, p, CompactOptions{}); err == nil || !strings.Contains(err.Error(), "39 of 40") {
+	if _, err := MakePlan(t.Context(), s.f, spec, nil); err == nil || !strings.Contains(err.Error(), "39 of 40") {
 		t.Errorf("%v", err)
 	}
 	s.reads()
-	s.looks(spec.Target)
-	if done, err := Compact(t.Context(), s.C, p, CompactOptions{Gone: 1, GoneAfter: 1, Yes: true}); err != nil || done.Gone != 39 {
+	all := spec
+	all.Gone = 1
+	s.looks(all)
+	s.looks(all)
+	if done, err := Compact(t.Context(), s.f, s.planOf(spec.Target), CompactOptions{GoneAfter: atOnce, Yes: true}); err != nil || done.Gone != 39 {
 		t.Errorf("%+v, %v", done, err)
 	}
 }
@@ -308,64 +317,59 @@ func TestASourceThatIsNearlyEmptyDeletesNothing(t *testing.T) {
 // TestWhatChangesDuringACompactionStays checks that files that are deleted or
 // replaced while an archive is rewritten stay so.
 func TestWhatChangesDuringACompactionStays(t *testing.T) {
-	onEachSite(t, func(t *testing.T, s *site) {
+	on(t, func(t *testing.T, s *site) {
 		ctx := t.Context()
 		s.some(60, 2000)
 		one := spec
 		one.ChunkSize = 1 << 30
 		s.plan(one)
 		s.work(WorkOptions{})
-		s.looks(one.Target)
+		s.looks(one)
 		names := slices.Sorted(maps.Keys(s.Want))
 		for _, name := range names[:20] {
 			s.S3.Remove("from", name)
 			delete(s.Want, name)
 		}
-		s.looks(one.Target)
-		p, err := s.C.Plan(ctx, spec.Target)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if done, err := Compact(ctx, s.C, p, CompactOptions{GoneAfter: 1, Yes: true}); err != nil || done.Chunks != 1 {
+		s.looks(one)
+		p := s.planOf(spec.Target)
+		if done, err := Compact(ctx, s.f, p, CompactOptions{GoneAfter: atOnce, Yes: true}); err != nil || done.Chunks != 1 {
 			t.Fatalf("%+v, %v", done, err)
 		}
 		deleted, replaced := names[30], names[40]
-		left, err := s.C.Newest(ctx, names[50])
+		left, err := s.B.Newest(ctx, names[50])
 		if err != nil {
 			t.Fatal(err)
 		}
-		old, err := s.C.Newest(ctx, replaced)
+		old, err := s.B.Newest(ctx, replaced)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var once sync.Once
+		var once atomic.Bool
 		s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
 			if r.Method != http.MethodPut && r.Method != http.MethodPost || !strings.HasPrefix(r.URL.Path, "/out/") {
 				return false
 			}
-			once.Do(func() {
-				if n, err := s.C.Delete(ctx, old.In.Roots, []string{deleted}, 0); err != nil || n != 1 {
+			if once.CompareAndSwap(false, true) {
+				if n, err := s.B.Delete(ctx, []string{deleted}); err != nil || n != 1 {
 					t.Error(n, err)
 				}
-				if err := s.C.Mark(ctx, []catalog.Location{left.Location}, catalog.OriginalLeft); err != nil {
-					t.Error(err)
-				}
+				s.leaving(left.Location)
 				s.newer(old, `"new"`)
-			})
+			}
 			return false
 		})
 		s.work(WorkOptions{})
 		s.Meet(nil)
-		if _, err := s.C.Newest(ctx, deleted); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := s.B.Newest(ctx, deleted); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("what was deleted is there: %v", err)
 		}
-		if f, err := s.C.Newest(ctx, replaced); err != nil || f.ETag != `"new"` || f.Size != 7 {
+		if f, err := s.B.Newest(ctx, replaced); err != nil || f.ETag != `"new"` || f.Size != 7 {
 			t.Errorf("what was replaced is %+v, %v", f, err)
 		}
-		if f, err := s.C.Newest(ctx, names[50]); err != nil || f.Archive == left.Archive || f.Original != catalog.OriginalLeft {
+		if f, err := s.B.Newest(ctx, names[50]); err != nil || f.Archive == left.Archive || f.Original != catalog.OriginalLeaving {
 			t.Errorf("what was retired is %+v, %v", f, err)
 		}
-		if _, removed, err := Tidy(ctx, s.C, p, 0); err != nil || removed != 1 {
+		if _, removed, err := Tidy(ctx, s.f, p, 0); err != nil || removed != 1 {
 			t.Errorf("removed %d, %v", removed, err)
 		}
 		if got := s.keys("out"); len(got) != 1 {
@@ -391,11 +395,8 @@ func TestWhatAPlanDoesNotListIsNotGone(t *testing.T) {
 	s.plan(older)
 	s.plan(all)
 	s.work(WorkOptions{})
-	p, err := s.C.Plan(ctx, all.Target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if done, err := Compact(ctx, s.C, p, CompactOptions{}); err != nil || done.Gone+done.Missing != 0 || done.Live != 20 {
+	p := s.planOf(all.Target)
+	if done, err := Compact(ctx, s.f, p, CompactOptions{}); err != nil || done.Gone+done.Missing != 0 || done.Live != 20 {
 		t.Errorf("%+v, %v", done, err)
 	}
 	newer := all
@@ -403,18 +404,13 @@ func TestWhatAPlanDoesNotListIsNotGone(t *testing.T) {
 	s.plan(newer)
 	s.work(WorkOptions{})
 	for _, name := range []string{older.Target, all.Target} {
-		p, err := s.C.Plan(ctx, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.C.ForgetPlan(ctx, p.ID); err != nil {
+		if err := Forget(ctx, s.f, s.planOf(name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if p, err = s.C.Plan(ctx, newer.Target); err != nil {
-		t.Fatal(err)
-	}
-	if done, err := Compact(ctx, s.C, p, CompactOptions{Gone: 1}); err != nil || done.Gone+done.Missing != 0 {
+	s.looks(newer)
+	p = s.planOf(newer.Target)
+	if done, err := Compact(ctx, s.f, p, CompactOptions{}); err != nil || done.Gone+done.Missing != 0 {
 		t.Errorf("%+v, %v", done, err)
 	}
 	s.reads()
@@ -431,38 +427,29 @@ func TestAnotherArchiveOfTheNameIsNotRemoved(t *testing.T) {
 	one.ChunkSize = 1 << 30
 	s.plan(one)
 	s.work(WorkOptions{})
-	a, err := s.C.Archive(ctx, "s3://out/set-00001.caf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	name := s.keys("out")[0]
 	var paths []string
 	for name := range s.Want {
 		paths = append(paths, name)
 	}
-	if _, err := s.C.Delete(ctx, a.Roots, paths, 0); err != nil {
+	if _, err := s.B.Delete(ctx, paths); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.C.Spare(ctx, []int64{a.ID}, nil); err != nil {
-		t.Fatal(err)
+	p := s.planOf(spec.Target)
+	if done, err := Compact(ctx, s.f, p, CompactOptions{}); err != nil || done.Chunks != 1 {
+		t.Fatalf("%+v, %v", done, err)
 	}
-	if err := s.C.Drop(ctx, a.ID, 0); err != nil {
-		t.Fatal(err)
-	}
-	// The process that was to remove it was killed here, and the name is in use
-	// again.
-	s.S3.Put("out", "set-00001.caf", []byte("another"))
-	p, err := s.C.Plan(ctx, spec.Target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, removed, err := Tidy(ctx, s.C, p, 0); err != nil || removed != 0 {
+	s.work(WorkOptions{})
+	// The process that was to remove it was killed here, and the name is in use again.
+	s.S3.Put("out", name, []byte("another"))
+	if _, removed, err := Tidy(ctx, s.f, p, 0); err != nil || removed != 0 {
 		t.Errorf("%d, %v", removed, err)
 	}
-	if got := s.S3.Get("out", "set-00001.caf"); string(got) != "another" {
+	if got := s.S3.Get("out", name); string(got) != "another" {
 		t.Errorf("%q", got)
 	}
-	if left, err := s.C.Removals(ctx); err != nil || len(left) > 0 {
-		t.Errorf("%+v, %v", left, err)
+	if is, err := s.B.Full(ctx); err != nil || len(is.Removals) > 0 {
+		t.Errorf("%+v, %v", is.Removals, err)
 	}
 }
 
@@ -477,71 +464,19 @@ func TestArchivesOfThisMachineAreCompacted(t *testing.T) {
 	local.Target = filepath.Join(t.TempDir(), "set.caf")
 	s.plan(local)
 	s.work(WorkOptions{})
-	s.looks(local.Target)
+	s.looks(local)
 	for _, name := range slices.Sorted(maps.Keys(s.Want))[:10] {
 		s.S3.Remove("from", name)
 		delete(s.Want, name)
 	}
-	s.looks(local.Target)
-	p, err := s.C.Plan(ctx, local.Target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if done, err := Compact(ctx, s.C, p, CompactOptions{GoneAfter: 1, Yes: true}); err != nil || done.Gone != 10 || done.Chunks != 1 {
+	s.looks(local)
+	p := s.planOf(local.Target)
+	if done, err := Compact(ctx, s.f, p, CompactOptions{GoneAfter: atOnce, Yes: true}); err != nil || done.Gone != 10 || done.Chunks != 1 {
 		t.Errorf("%+v, %v", done, err)
 	}
 	s.work(WorkOptions{})
-	if _, removed, err := Tidy(ctx, s.C, p, 0); err != nil || removed != 1 {
+	if _, removed, err := Tidy(ctx, s.f, p, 0); err != nil || removed != 1 {
 		t.Errorf("%d, %v", removed, err)
-	}
-	s.reads()
-}
-
-// TestACopyOfAnotherPlanStays checks that two plans of one source make two
-// copies, and that neither is removed because of the other.
-func TestACopyOfAnotherPlanStays(t *testing.T) {
-	testkit.Serial(t)
-	s := newSite(t)
-	ctx := t.Context()
-	s.some(30, 500)
-	s.plan(spec)
-	s.work(WorkOptions{})
-	second := spec
-	second.Target = "s3://out/copy.caf"
-	s.plan(second)
-	s.work(WorkOptions{})
-	before := s.keys("out")
-	for _, name := range []string{spec.Target, second.Target} {
-		p, err := s.C.Plan(ctx, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Compact(ctx, s.C, p, CompactOptions{}); err == nil || !strings.Contains(err.Error(), "packs the same") {
-			t.Errorf("%s: %v", name, err)
-		}
-		if dead, removed, err := Tidy(ctx, s.C, p, 0); err != nil || dead+removed > 0 {
-			t.Errorf("%s: %d, %d, %v", name, dead, removed, err)
-		}
-	}
-	first, err := s.C.Plan(ctx, spec.Target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.C.ForgetPlan(ctx, first.ID); err != nil {
-		t.Fatal(err)
-	}
-	other, err := s.C.Plan(ctx, second.Target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Compact(ctx, s.C, other, CompactOptions{}); err != nil {
-		t.Error(err)
-	}
-	if _, removed, err := Tidy(ctx, s.C, other, 0); err != nil || removed > 0 {
-		t.Errorf("%d, %v", removed, err)
-	}
-	if got := s.keys("out"); !slices.Equal(got, before) {
-		t.Errorf("%q, before %q", got, before)
 	}
 	s.reads()
 }
@@ -554,31 +489,28 @@ func TestWhatIsPackedWhileSourcesAreListedStays(t *testing.T) {
 	s.some(30, 500)
 	s.plan(spec)
 	s.work(WorkOptions{})
-	s.looks(spec.Target)
+	s.looks(spec)
 	name := slices.Sorted(maps.Keys(s.Want))[3]
-	old, err := s.C.Newest(ctx, name)
+	old, err := s.B.Newest(ctx, name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.S3.Remove("from", name)
-	s.looks(spec.Target)
-	var once sync.Once
+	s.looks(spec)
+	var once atomic.Bool
 	s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Has("list-type") {
-			once.Do(func() {
+			if once.CompareAndSwap(false, true) {
 				s.newer(old, "")
-			})
+			}
 		}
 		return false
 	})
-	p, err := s.C.Plan(ctx, spec.Target)
-	if err != nil {
+	s.looks(spec)
+	if _, err := Compact(ctx, s.f, s.planOf(spec.Target), CompactOptions{GoneAfter: atOnce, Yes: true}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Compact(ctx, s.C, p, CompactOptions{GoneAfter: 1, Yes: true}); err != nil {
-		t.Fatal(err)
-	}
-	if f, err := s.C.Newest(ctx, name); err != nil || f.Size != 7 {
+	if f, err := s.B.Newest(ctx, name); err != nil || f.Size != 7 {
 		t.Errorf("%+v, %v", f, err)
 	}
 }
@@ -592,14 +524,14 @@ func TestCompactionsThatBreakOffAreFinished(t *testing.T) {
 	s.plan(spec)
 	s.work(WorkOptions{})
 	for round := range 12 {
-		s.looks(spec.Target)
+		s.looks(spec)
 		for i, name := range slices.Sorted(maps.Keys(s.Want)) {
 			if i%9 == round%9 {
 				s.S3.Remove("from", name)
 				delete(s.Want, name)
 			}
 		}
-		s.looks(spec.Target)
+		s.looks(spec)
 		ctx, cancel := context.WithCancel(t.Context())
 		var n atomic.Int64
 		at := int64(5 + 7*round)
@@ -609,13 +541,10 @@ func TestCompactionsThatBreakOffAreFinished(t *testing.T) {
 			}
 			return false
 		})
-		p, err := s.C.Plan(t.Context(), spec.Target)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Compact(ctx, s.C, p, CompactOptions{Dead: 0.05, GoneAfter: 1, Yes: true}); err == nil {
-			if _, err = Work(ctx, s.C, WorkOptions{Look: 5 * time.Millisecond, Pause: time.Millisecond, Lease: 50 * time.Millisecond}); err == nil {
-				Tidy(ctx, s.C, p, 0)
+		p := s.planOf(spec.Target)
+		if _, err := Compact(ctx, s.f, p, CompactOptions{Dead: 0.05, GoneAfter: atOnce, Yes: true}); err == nil {
+			if _, err = Work(ctx, s.f, WorkOptions{}); err == nil {
+				Tidy(ctx, s.f, p, 0)
 			}
 		}
 		cancel()

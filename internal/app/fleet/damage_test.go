@@ -4,33 +4,21 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/testkit"
-	"github.com/holdall/holdall/internal/testkit/pgtest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
 // left returns the paths that were damaged and are not planned again.
 func (s *site) left(p Planned) (left []string) {
 	s.T.Helper()
-	for _, m := range s.status(p).Damaged {
-		left = append(left, m.Path+" "+m.Outcome.String())
+	for _, m := range s.statusOf(p.Plan).Damaged {
+		left = append(left, m.Path+" "+string(m.Outcome))
 	}
 	return left
-}
-
-func (s *site) status(p Planned) Status {
-	s.T.Helper()
-	st, err := StatusOf(s.T.Context(), s.C, p.Plan)
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	return st
 }
 
 // TestDamageAtTheSourceIsLeftOutAndNamed changes a byte of three objects in
@@ -43,14 +31,12 @@ func TestDamageAtTheSourceIsLeftOutAndNamed(t *testing.T) {
 		sums      []string
 		encrypts  bool
 		noVerify  bool
-		postgres  bool
 		format    string
 		by        map[string]int64 // counts of packed objects
 		unnoticed bool
 	}{
 		{name: "md5", by: map[string]int64{"md5": 55, "md5_of_parts": 1, "size": 1, "nothing": 0}},
 		{name: "md5 of shards", format: "databundle", by: map[string]int64{"md5": 55, "md5_of_parts": 1, "size": 1, "nothing": 0}},
-		{name: "md5 on postgres", postgres: true, by: map[string]int64{"md5": 55, "md5_of_parts": 1, "size": 1, "nothing": 0}},
 		{name: "crc32", sums: []string{"crc32"}, encrypts: true, by: map[string]int64{"crc32": 55, "crc32_of_parts": 1, "size": 1, "nothing": 0}},
 		{name: "crc32c", sums: []string{"crc32c"}, encrypts: true, by: map[string]int64{"crc32c": 55, "crc32c_of_parts": 1, "size": 1, "nothing": 0}},
 		{name: "sha1", sums: []string{"sha1"}, encrypts: true, by: map[string]int64{"sha1": 55, "sha1_of_parts": 1, "size": 1, "nothing": 0}},
@@ -63,11 +49,7 @@ func TestDamageAtTheSourceIsLeftOutAndNamed(t *testing.T) {
 			if k.name != "md5" {
 				testkit.Serial(t)
 			}
-			db := filepath.Join(t.TempDir(), "catalog.db")
-			if k.postgres {
-				db = pgtest.Database(t)
-			}
-			s := newSiteOn(t, db)
+			s := newSite(t)
 			s.S3.Sums, s.S3.Encrypts = k.sums, k.encrypts
 			for i := range 57 {
 				s.put(fmt.Sprintf("%02d", i), 1000*i+1)
@@ -92,19 +74,19 @@ func TestDamageAtTheSourceIsLeftOutAndNamed(t *testing.T) {
 			p := s.plan(spec)
 			var told []string
 			sum := s.work(WorkOptions{Workers: 2, NoVerify: k.noVerify, NoCopy: true, Tell: func(e Event) {
-				for _, m := range e.Left {
-					if m.Outcome != catalog.Damaged || !strings.Contains(m.Note, "read twice") {
+				for _, m := range e.Chunk.Left {
+					if m.Outcome != Damaged || !strings.Contains(m.Note, "read twice") {
 						t.Errorf("%+v", m)
 					}
 					told = append(told, m.Path)
 				}
 			}})
-			st := s.status(p)
+			st := s.statusOf(p.Plan)
 			if !maps.Equal(st.Proven, k.by) {
 				t.Errorf("proven %v, want %v", st.Proven, k.by)
 			}
 			if k.unnoticed {
-				if sum.Objects != 60 || len(told) != 0 || st.Outcomes[catalog.Damaged] != 0 {
+				if sum.Objects != 60 || len(told) != 0 || st.Left[Damaged] != 0 {
 					t.Errorf("worked %+v, left %q", sum, told)
 				}
 				return
@@ -113,23 +95,11 @@ func TestDamageAtTheSourceIsLeftOutAndNamed(t *testing.T) {
 			if sum.Objects != 57 || sum.Failed != 0 || sum.SetAside != 0 || !slices.Equal(told, []string{"07", "33", "parts"}) {
 				t.Errorf("worked %+v, left %q", sum, told)
 			}
-			if n := len(st.Damaged); n != 3 || st.Outcomes[catalog.Damaged] != 3 || st.Outcomes[catalog.Packed] != 57 || st.Damaged[0].Note == "" {
+			if n := len(st.Damaged); n != 3 || st.Left[Damaged] != 3 || st.Objects != 57 || st.Damaged[0].Note == "" {
 				t.Errorf("%+v", st)
 			}
 			if left := s.left(p); !slices.Equal(left, []string{"07 damaged", "33 damaged", "parts damaged"}) {
 				t.Errorf("left %q", left)
-			}
-			for m, err := range s.C.Planned(t.Context(), p.Plan.ID) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				want := catalog.Packed
-				if rotten[m.Path] != nil {
-					want = catalog.Damaged
-				}
-				if m.Outcome != want {
-					t.Errorf("%s: %v", m.Path, m.Outcome)
-				}
 			}
 			for name := range rotten {
 				delete(s.Want, name)
@@ -196,77 +166,10 @@ func TestLargeObjectsAreCopied(t *testing.T) {
 		if sum := s.work(WorkOptions{NoCopy: noCopy}); sum.Done != 1 || sum.Failed != 1 || sum.Objects != 6 {
 			t.Errorf("worked %+v", sum)
 		}
-		if st := s.status(p); !maps.Equal(st.Proven, want) || copies < least || noCopy && copies > 0 {
+		if st := s.statusOf(p.Plan); !maps.Equal(st.Proven, want) || copies < least || noCopy && copies > 0 {
 			t.Errorf("proven %v, want %v; %d copies", st.Proven, want, copies)
 		}
 		s.Check()
-	}
-}
-
-// TestProofsAreRecordedOfEachObject checks that the chunk records the checksum
-// that most of its objects were compared with, and that each of the other
-// objects records its own.
-func TestProofsAreRecordedOfEachObject(t *testing.T) {
-	testkit.Serial(t)
-	for _, db := range []func() string{func() string { return filepath.Join(t.TempDir(), "catalog.db") }, func() string { return pgtest.Database(t) }} {
-		s := newSiteOn(t, db())
-		want := map[string]string{}
-		for i := range 300 {
-			name, by := fmt.Sprintf("%03d", i), "md5"
-			n := 100
-			switch {
-			case i%7 == 0:
-				by, n = "size", 0
-			case i%3 == 0:
-				s.S3.Encrypts, by = true, "nothing"
-			case i%5 == 0:
-				s.S3.Encrypts, s.S3.Sums, by = true, []string{"crc32c"}, "crc32c"
-			}
-			s.put(name, n)
-			s.S3.Encrypts, s.S3.Sums = false, nil
-			want[name] = by
-		}
-		gone, rotten := "013", "014"
-		s.put(rotten, 200)
-		spec := spec
-		spec.ChunkSize = 12_000
-		p := s.plan(spec)
-		s.S3.Remove("from", gone)
-		s.S3.Rot("from", rotten, 100)
-		s.work(WorkOptions{Workers: 2})
-		delete(s.Want, gone)
-		delete(s.Want, rotten)
-		s.Check()
-		all, sum := map[string]int64{}, map[string]int64{}
-		for k, err := range s.C.Chunks(t.Context(), p.Plan.ID) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			most, _, _ := strings.Cut(k.Proven, ":")
-			for m, err := range s.C.Members(t.Context(), k.ID) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				if m.Path == gone || m.Path == rotten {
-					if m.Proof != "" || m.Outcome == catalog.Packed {
-						t.Errorf("%+v", m)
-					}
-					continue
-				}
-				if m.Proof == most {
-					t.Errorf("%s says %s as its chunk does", m.Path, most)
-				} else if m.Proof == "" {
-					m.Proof = most
-				}
-				if all[m.Proof]++; m.Outcome != catalog.Packed || m.Proof != want[m.Path] {
-					t.Errorf("%+v, want it by %s", m, want[m.Path])
-				}
-				sum[want[m.Path]]++
-			}
-		}
-		if st := s.status(p); p.Chunks < 2 || len(all) != 4 || !maps.Equal(all, sum) || !maps.Equal(st.Proven, all) {
-			t.Errorf("%v, %v of %v", st.Proven, all, sum)
-		}
 	}
 }
 
@@ -286,40 +189,9 @@ func TestADamagedVersionIsNotTakenForTheOneThatWasPacked(t *testing.T) {
 	if sum := s.work(WorkOptions{}); sum.Objects != 0 || sum.Done != 1 {
 		t.Errorf("worked %+v", sum)
 	}
-	for m, err := range s.C.Planned(t.Context(), p.Plan.ID) {
-		if err != nil || (m.Outcome == catalog.Packed) != (m.Path != name) {
-			t.Errorf("%+v, %v", m, err)
-		}
-	}
 	if left := s.left(p); !slices.Equal(left, []string{name + " damaged"}) {
 		t.Errorf("left %q", left)
 	}
 	s.Want[name] = was
 	s.Check()
-}
-
-// TestProofsOfAnEarlierClaimAreNotKnown checks that the proofs of an archive
-// that an earlier claim packed but did not record are unknown.
-func TestProofsOfAnEarlierClaimAreNotKnown(t *testing.T) {
-	testkit.Serial(t)
-	s := newSite(t)
-	s.some(30, 3000)
-	p := s.plan(spec)
-	k, err := s.C.Claim(t.Context(), catalog.Request{Owner: "dead", Lease: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &worker{c: s.C, o: WorkOptions{Tries: 5}, jobs: map[int64]*job{}}
-	j, err := w.job(t.Context(), k.Plan)
-	if err == nil {
-		_, _, err = w.write(t.Context(), j, k, j.chunk(k.Number), nil, nil)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.work(WorkOptions{})
-	s.Check()
-	if st := s.status(p); !maps.Equal(st.Proven, map[string]int64{"unknown": 30}) {
-		t.Errorf("%v", st.Proven)
-	}
 }

@@ -1,12 +1,13 @@
 // Package fleet packs sources of any size into many archives, with any number of workers that may
 // be killed at any time. For a single archive, use package holdall.
 //
-// A plan is a list of the source's objects, divided into chunks, in the catalogue's database. A
-// worker claims a chunk and packs its objects into one archive. Then it records the archive, its
-// contents and the end of the chunk in a single transaction. Only this transaction makes the
-// archive valid, and it succeeds only for the newest claim of the chunk.
+// The catalogue is the only truth. A plan lists the sources, and cuts what the catalogue does not
+// have into chunks. Each has a list of its objects in the folder of the catalogue, and is a job of
+// the queue, which knows nothing that cannot be planned again. A worker packs the objects of a chunk
+// into one archive. Only the commit that records it makes the archive valid. It names the job, so a
+// job that is done twice is recorded once.
 //
-// A claim expires unless it is renewed. If a worker dies, another one can claim its chunk.
-// Archives are created once and never replaced. If the archive of an earlier claim exists
-// already, the worker checks whether it contains the chunk's objects, and records it.
+// Archives are created once and never replaced. If the archive of an earlier try exists already, the
+// worker checks whether it contains the chunk's objects, and records it. Whatever deletes an
+// original or an archive does so after a commit that says so.
 package fleet

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/bucket"
@@ -27,12 +27,12 @@ const (
 )
 
 // These are a worker's further requests after it has packed a chunk: for the
-// end of its archive and its index, and for leftover uploads of its name. A
+// end of its archive and its index, for the catalogue, and for leftover uploads of its name. A
 // part also has a list of its contents, which is read again when the parts are
 // merged.
 var (
-	perChunk   = Requests{List: 2, Get: 3}
-	perPart    = Requests{List: 3, Get: 15, Put: 6}
+	perChunk   = Requests{List: 2, Get: 14, Put: 2}
+	perPart    = Requests{List: 4, Get: 29, Put: 8}
 	perArchive = Requests{List: 3, Get: 30, Put: 12} // of parts
 )
 
@@ -79,9 +79,9 @@ type Share struct {
 // nothing. Without a catalogue, it assumes an empty one. measure is how many
 // requests at once read a sample of the listed objects; 0 reads nothing.
 // DryRun's memory does not depend on how much it lists.
-func DryRun(ctx context.Context, c *catalog.Catalog, s Spec, measure int, progress func(Planned)) (Estimate, error) {
-	r, err := ready(ctx, c, s)
-	e := Estimate{Planned: Planned{Plan: r.wish}}
+func DryRun(ctx context.Context, b *book.Book, s Spec, measure int, progress func(Planned)) (Estimate, error) {
+	r, err := ready(ctx, b, s)
+	e := Estimate{Planned: Planned{Plan: r.plan}}
 	if err != nil {
 		return e, err
 	}
@@ -90,11 +90,12 @@ func DryRun(ctx context.Context, c *catalog.Catalog, s Spec, measure int, progre
 		return e, err
 	}
 	defer l.close()
-	pl, stop, err := r.planner(ctx, c, &e.Planned)
+	f := Fleet{Book: b}
+	pl, err := f.planner(ctx, r.job, math.MaxInt64, &e.Planned)
 	if err != nil {
 		return e, err
 	}
-	defer stop()
+	defer pl.close()
 	sums := &summer{e: &e, far: !r.target.Can().Near, besides: perChunk}
 	if r.format.Parts != nil {
 		sums.besides = perPart
@@ -121,9 +122,8 @@ func DryRun(ctx context.Context, c *catalog.Catalog, s Spec, measure int, progre
 		if err != nil {
 			return e, err
 		}
-		if pl.whole(cut.objects == 0) {
-			pl.last()
-			e.Chunks++
+		if of := r.format.Parts; of != nil && pl.number > 0 && (cut.objects == 0 || pl.number%of.Most == 0) {
+			e.Chunks++ // the archive of these parts
 			if sums.far {
 				e.Requests.add(perArchive)
 			}
@@ -131,7 +131,7 @@ func DryRun(ctx context.Context, c *catalog.Catalog, s Spec, measure int, progre
 		if cut.objects == 0 {
 			break
 		}
-		pl.chunk()
+		pl.number++
 		e.Chunks++
 		sums.chunk(cut.bytes)
 		if progress != nil {
@@ -167,7 +167,7 @@ type route struct {
 	copies  bool // the target's server can copy from it
 }
 
-func (s *summer) object(m catalog.Member) {
+func (s *summer) object(m Member) {
 	e, from := s.e, s.from[m.Origin]
 	e.Objects++
 	e.Bytes += m.Size

@@ -11,14 +11,14 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/write/pack"
 )
 
-func (s *site) dry(c *catalog.Catalog, spec Spec, measure int) Estimate {
+func (s *site) dry(b *book.Book, spec Spec, measure int) Estimate {
 	s.T.Helper()
-	e, err := DryRun(s.T.Context(), c, spec, measure, nil)
+	e, err := DryRun(s.T.Context(), b, spec, measure, nil)
 	if err != nil {
 		s.T.Fatal(err)
 	}
@@ -55,8 +55,8 @@ func TestADryRunSaysWhatAPlanAndItsWorkWillDo(t *testing.T) {
 			s.S3.Put("from", "data/", nil)
 			spec := spec
 			spec.Format = f
-			e := s.dry(s.C, spec, 0)
-			if all, err := s.C.Plans(t.Context()); err != nil || len(all) != 0 {
+			e := s.dry(s.B, spec, 0)
+			if all, err := Plans(t.Context(), s.B); err != nil || len(all) != 0 {
 				t.Errorf("a dry run left %v, %v", all, err)
 			}
 			if without := s.dry(nil, spec, 0); without.Requests != e.Requests || without.Chunks != e.Chunks {
@@ -74,7 +74,7 @@ func TestADryRunSaysWhatAPlanAndItsWorkWillDo(t *testing.T) {
 				t.Errorf("took %+v, expected %+v", took, e.Requests)
 			}
 			s.put("later", 10)
-			if e := s.dry(s.C, spec, 0); e.Objects != 1 || e.Known != 301 || e.Bytes != 10 || e.Chunks != s.plan(spec).Chunks {
+			if e := s.dry(s.B, spec, 0); e.Objects != 1 || e.Known != 301 || e.Bytes != 10 || e.Chunks != s.plan(spec).Chunks {
 				t.Errorf("dry again %+v", e)
 			}
 		})
@@ -85,11 +85,11 @@ func TestADryRunRefusesWhatAPlanRefuses(t *testing.T) {
 	testkit.Serial(t)
 	s := newSite(t)
 	s.some(3, 100)
-	s.S3.Put("out", "set-00001.caf", []byte("x"))
+	s.S3.Put("out", "set-00001-00001.caf", []byte("x"))
 	if _, err := DryRun(t.Context(), nil, spec, 0, nil); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("over an archive that is there: %v", err)
 	}
-	if _, err := DryRun(t.Context(), s.C, Spec{Sources: []string{"s3://from/none"}, Target: spec.Target}, 0, nil); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := DryRun(t.Context(), s.B, Spec{Sources: []string{"s3://from/none"}, Target: spec.Target}, 0, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of nothing: %v", err)
 	}
 }
@@ -100,7 +100,7 @@ func TestLongObjectsAreCountedAsCopiedByTheServerThatHasThem(t *testing.T) {
 	s.put("long", pack.LeastCopy)
 	s.put("short", pack.LeastCopy-1)
 	e := s.dry(nil, Spec{Sources: []string{"s3://from"}, Target: "s3://out/x.caf"}, 0)
-	if e.Copied != (Share{1, pack.LeastCopy}) || e.Small != (Share{1, pack.LeastCopy - 1}) || e.Through != pack.LeastCopy-1 || e.Requests.Copy != 1 || e.Requests.Put != 3 {
+	if e.Copied != (Share{1, pack.LeastCopy}) || e.Small != (Share{1, pack.LeastCopy - 1}) || e.Through != pack.LeastCopy-1 || e.Requests.Copy != 1 || e.Requests.Put != 5 {
 		t.Errorf("%+v", e)
 	}
 	if e = s.dry(nil, Spec{Sources: []string{"s3://from"}, Target: filepath.Join(t.TempDir(), "x.caf")}, 0); e.Copied.Objects != 0 || e.Small.Objects != 2 || e.Requests.Put != 0 {
@@ -118,7 +118,7 @@ func TestCopiesAreCountedAsTheyAreMade(t *testing.T) {
 	s.put("c", 40<<20)
 	one := spec
 	one.ChunkSize = 1 << 30
-	e := s.dry(s.C, one, 0)
+	e := s.dry(s.B, one, 0)
 	s.plan(one)
 	var copies atomic.Int64
 	s.Meet(func(_ http.ResponseWriter, r *http.Request) bool {
@@ -130,10 +130,10 @@ func TestCopiesAreCountedAsTheyAreMade(t *testing.T) {
 	s.S3.Took()
 	s.work(WorkOptions{})
 	took := s.took()
-	if e.Copied.Objects != 3 || e.Requests.Copy != copies.Load() || took.Put-copies.Load() != e.Requests.Put {
+	if e.Copied.Objects != 3 || e.Requests.Copy != copies.Load() || took.Put-copies.Load() < e.Requests.Put || took.Put-copies.Load() > e.Requests.Put+2 {
 		t.Errorf("%d copies, took %+v, expected %+v of %+v", copies.Load(), took, e.Requests, e.Copied)
 	}
-	if diff := took.Get - e.Requests.Get; diff < -2 || diff > 2 {
+	if diff := took.Get - e.Requests.Get; diff < -4 || diff > 4 {
 		t.Errorf("took %+v, expected %+v", took, e.Requests)
 	}
 }
@@ -171,9 +171,9 @@ func TestRequestsAreAsLikelyToBeSampledAsOthers(t *testing.T) {
 			r.rand.Float64()
 		}
 		for i := range 1000 {
-			r.offer(catalog.Member{Path: fmt.Sprint(i)}, 1)
+			r.offer(Member{Path: fmt.Sprint(i)}, 1)
 		}
-		r.offer(catalog.Member{Path: "long"}, 100)
+		r.offer(Member{Path: "long"}, 100)
 		if slices.ContainsFunc(r.all(), func(x lot) bool { return x.m.Path == "long" }) {
 			long++
 		}

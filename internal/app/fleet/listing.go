@@ -2,113 +2,110 @@ package fleet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
+	"net/url"
+	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/app/catalog"
-	"github.com/holdall/holdall/internal/base/glob"
+	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
 
-// archives are the addresses of the archives that the catalogue records, and
-// of those that plans make.
-type archives map[string]bool
+// archives are the addresses of the archives that the catalogue records, and of those that plans make.
+type archives struct {
+	all    map[string]bool
+	beside []string // what names of objects beside them end in
+}
 
 // made returns the archives that may be below a source. If objects are packed
 // into a folder of their own bucket, these would be packed again.
-func (j *job) made(ctx context.Context, c *catalog.Catalog) (archives, error) {
-	made := archives{}
+func (j *job) made(ctx context.Context, b *book.Book) (archives, error) {
+	made := archives{map[string]bool{}, []string{"", parity.Suffix, kept.Suffix}}
 	below := func(address string) {
 		for _, o := range j.origins {
 			if strings.HasPrefix(address, storekit.AddressOf(o.st, "")) {
-				made[address] = true
+				made.all[address] = true
 			}
 		}
 	}
-	known, err := c.Archives(ctx)
+	known, err := b.Archives(ctx)
 	if err != nil {
-		return nil, err
+		return made, err
 	}
 	for _, a := range known {
 		below(a.Address)
 	}
-	plans, err := c.Plans(ctx)
-	if err != nil {
-		return nil, err
+	folders, suffix := b.Beside()
+	made.beside = append(made.beside, suffix)
+	for _, at := range folders {
+		below(at)
 	}
+	s, err := b.Full(ctx)
+	if err != nil {
+		return made, err
+	}
+	for _, r := range s.Removals {
+		below(b.AddressOf(r))
+	}
+	plans, err := Plans(ctx, b)
 	for _, p := range plans {
 		if f := format.All().ByName(p.Format); f != nil && f.Parts != nil {
 			below(p.Target) // which is the archive itself
 		}
-		for k, err := range c.Chunks(ctx, p.ID) {
-			if err != nil {
-				return nil, err
-			}
-			below(k.Name)
-		}
 	}
-	return made, nil
+	return made, err
 }
 
 // has reports whether an object is an archive, a part of one, or a file beside
 // one.
 func (a archives) has(address string) bool {
-	if len(a) == 0 {
-		return false
-	}
-	if ofArchive(address, func(address string) bool { return a[address] }) {
+	if a.of(address, func(address string) bool { return a.all[address] }) {
 		return true
 	}
 	for i, c := range address {
-		if c == '/' && a[address[:i]] {
+		if c == '/' && a.all[address[:i]] {
 			return true
 		}
 	}
 	return false
 }
 
-// ofArchive reports whether an address is that of an archive, or of a file
-// beside one.
-func ofArchive(address string, is func(string) bool) bool {
-	return slices.ContainsFunc([]string{"", parity.Suffix, kept.Suffix}, func(beside string) bool {
+// of reports whether an address is that of an archive, or of an object beside one.
+func (a archives) of(address string, is func(string) bool) bool {
+	return slices.ContainsFunc(a.beside, func(beside string) bool {
 		name, ok := strings.CutSuffix(address, beside)
 		return ok && is(name)
 	})
 }
 
-// own returns a function that recognises the archives that the plan may make,
-// by their addresses. The catalogue need not have them: parity may be left
-// over from an archive that was removed.
-func (j *job) own() func(address string) bool {
-	whole := storekit.AddressOf(j.target, j.chunk(-1))
-	i := strings.LastIndex(whole, "00000")
-	if i < 0 || j.format.Parts != nil {
-		return func(string) bool { return false }
+// own reports whether an address is that of an archive which the plan may make. The catalogue need not have
+// it: parity may be left over from an archive that was removed.
+func (j *job) own(address string) bool {
+	if j.format.Parts != nil {
+		return false
 	}
-	head, tail := whole[:i], whole[i+len("00000"):]
-	return func(address string) bool {
-		digits, ok := strings.CutPrefix(address, head)
-		if ok {
-			digits, ok = strings.CutSuffix(digits, tail)
+	dir, _ := path.Split(j.name)
+	base := address[strings.LastIndexAny(address, "/\\")+1:]
+	plain, err := url.PathUnescape(base)
+	for _, b := range []string{base, plain} {
+		if name := dir + b; err == nil && j.owns(name) && storekit.AddressOf(j.target, name) == address {
+			return true
 		}
-		n, err := strconv.Atoi(digits)
-		return ok && err == nil && n > 0 && storekit.AddressOf(j.target, j.chunk(n-1)) == address
 	}
+	return false
 }
 
 // listed yields the objects of the sources, in byte order of the paths. It
 // counts the objects that it skips.
-func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.Seq2[catalog.Member, error] {
+func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.Seq2[Member, error] {
 	order := make([]int, len(j.origins))
 	for i := range order {
 		order[i] = i
@@ -116,29 +113,23 @@ func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.
 	// No prefix begins with another one, so the sources follow each other as a
 	// whole.
 	slices.SortFunc(order, func(a, b int) int { return strings.Compare(j.origins[a].prefix, j.origins[b].prefix) })
-	own := j.own()
-	names, err := glob.NewFilter(nil, j.set.Exclude)
-	return func(yield func(catalog.Member, error) bool) {
-		if err != nil {
-			yield(catalog.Member{}, err)
-			return
-		}
+	return func(yield func(Member, error) bool) {
 		last, first := "", true
 		for _, i := range order {
 			o := j.origins[i]
 			dots := dotted{from: o}
 			for info, err := range o.objects(ctx) {
 				address := storekit.AddressOf(o.st, info.Name)
-				m := catalog.Member{Path: o.prefix + info.Name, Origin: i, Size: info.Size, Version: info.Version, Modified: info.ModTime}
+				m := Member{Path: o.prefix + info.Name, Origin: i, Size: info.Size, Version: info.Version, Modified: info.ModTime}
 				switch {
 				case err != nil:
 					err = fmt.Errorf("list %s: %w", format.Escape(o.address), err)
-				case names.Excluded(m.Path) || catalog.IsMarker(info.Name):
+				case j.names.Excluded(m.Path) || book.IsMarker(info.Name):
 					continue
 				case strings.HasSuffix(info.Name, "/") && info.Size == 0:
 					skipped.Markers++ // its contents imply it
 					continue
-				case made.has(address) || ofArchive(address, own):
+				case made.has(address) || made.of(address, j.own):
 					skipped.Archives++
 					continue
 				case dots.refused(ctx, info, &err):
@@ -228,36 +219,6 @@ func (o origin) objects(ctx context.Context) iter.Seq2[store.Info, error] {
 		return o.list.infos(ctx)
 	}
 	return branches(ctx, o.st, o.begin, listPage, listHeld)
-}
-
-// fresh yields those of listed that are not planned in this version, or that
-// were planned but could not be packed. It counts the others.
-func fresh(listed, planned iter.Seq2[catalog.Member, error], known *int64) iter.Seq2[catalog.Member, error] {
-	return func(yield func(catalog.Member, error) bool) {
-		next, stop := iter.Pull2(planned)
-		defer stop()
-		was, err, more := next()
-		for m, lerr := range listed {
-			for lerr == nil && err == nil && more && was.Path < m.Path {
-				was, err, more = next()
-			}
-			if err := errors.Join(lerr, err); err != nil {
-				yield(catalog.Member{}, err)
-				return
-			}
-			if more && was.Path == m.Path && same(was, m) && !later(m.Modified, was.Modified) && (was.Outcome == catalog.Pending || was.Outcome == catalog.Packed) {
-				*known++
-				continue
-			}
-			if !yield(m, nil) {
-				return
-			}
-		}
-	}
-}
-
-func same(a, b catalog.Member) bool {
-	return a.Size == b.Size && a.Version == b.Version && a.Origin == b.Origin
 }
 
 // later reports whether an object that was written at time a was written later

@@ -121,7 +121,7 @@ func (l *list) infos(ctx context.Context) iter.Seq2[store.Info, error] {
 			return
 		}
 		is, err := storekit.Briefly(l.from.st, x.Name).Info(ctx)
-		x.asked, x.err, x.Size, x.Version = true, err, is.Size, is.Version
+		x.asked, x.err, x.Size, x.Version, x.ModTime = true, err, is.Size, is.Version, is.ModTime
 	}
 	return pipe.Told(func(tell func(store.Info) error) error {
 		return pipe.Ordered(ctx, rows, lists, ask, func(x *row) error {
@@ -262,6 +262,10 @@ func openWhole(ctx context.Context, address string) (*whole, error) {
 	if err != nil {
 		return nil, err
 	}
+	return readWhole(ctx, st, name)
+}
+
+func readWhole(ctx context.Context, st store.Store, name string) (*whole, error) {
 	o, info, err := storekit.OpenInfo(ctx, st, name)
 	if err != nil {
 		return nil, err

@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
@@ -66,12 +65,12 @@ func TestPlansAreMadeOfAListOfKeys(t *testing.T) {
 		t.Errorf("listed %+v", p)
 	}
 	with.List = s.file("others", "unlisted\n")
-	if e := s.dry(s.C, with, 0); e.Known != 1 || e.Objects != 0 || e.Requests.Get != 1 || e.Requests.List != 0 {
+	if e := s.dry(s.B, with, 0); e.Known != 1 || e.Objects != 0 || e.Requests.Get != 1 || e.Requests.List != 0 {
 		t.Errorf("another list %+v", e)
 	}
 	other := with
 	other.Exclude = []string{"x"}
-	if _, err := Plan(t.Context(), s.C, other, nil); err == nil {
+	if _, err := MakePlan(t.Context(), s.f, other, nil); err == nil {
 		t.Error("another setting is taken for another list")
 	}
 }
@@ -94,14 +93,20 @@ func TestPlansAreMadeOfLinesOfJSON(t *testing.T) {
 	}
 	with := spec
 	with.List = s.file("keys.jsonl", b.String())
-	e := s.dry(s.C, with, 0)
+	e := s.dry(s.B, with, 0)
 	if e.Objects != 10 {
 		t.Errorf("%+v", e)
 	}
 	s.S3.Took()
 	s.plan(with)
-	if n := s.took().Get; n != 3 {
-		t.Errorf("%d objects were asked for, of 3 of which not all is known", n)
+	asked := 0
+	for _, r := range s.S3.Took() {
+		if strings.HasPrefix(r, "HEAD /from/") || strings.HasPrefix(r, "GET /from/data") {
+			asked++
+		}
+	}
+	if asked != 3 {
+		t.Errorf("%d objects were asked for, of 3 of which not all is known", asked)
 	}
 	if p := s.plan(spec); p.Known != 10 {
 		t.Errorf("listed %+v", p)
@@ -121,18 +126,18 @@ func TestListsAreNotBelieved(t *testing.T) {
 	with.List = s.file("keys.jsonl", `{"key":"x","size":99,"etag":"e"}`+"\n"+`{"key":"y","size":100,"etag":"another"}`)
 	s.plan(with)
 	s.work(WorkOptions{})
-	if n := s.totals().Outcomes[catalog.Changed]; n != 2 {
+	if n := s.status().Left[Changed]; n != 2 {
 		t.Errorf("%d objects have changed", n)
 	}
 	for _, bad := range []string{`{"key":"x","size":-1}`, `{"key":"x","size":1e40}`, `{"size":1}`, `{"key":""}`, `{"key":"x","etag":"a b"}`, "[", "{\"key\":\"\xff\"}",
 		`{"key":"` + strings.Repeat("x", maxLine) + `"}`} {
 		with.List = s.file("bad.jsonl", "{\"key\":\"y\"}\n"+bad)
-		if _, err := Plan(t.Context(), s.C, with, nil); err == nil || !strings.Contains(err.Error(), "line 2") || !strings.Contains(err.Error(), "bad.jsonl") {
+		if _, err := MakePlan(t.Context(), s.f, with, nil); err == nil || !strings.Contains(err.Error(), "line 2") || !strings.Contains(err.Error(), "bad.jsonl") {
 			t.Errorf("%.50s: %v", bad, err)
 		}
 	}
 	with.Sources = []string{"s3://from", "s3://out"}
-	if _, err := Plan(t.Context(), s.C, with, nil); err == nil {
+	if _, err := MakePlan(t.Context(), s.f, with, nil); err == nil {
 		t.Error("a list of two sources")
 	}
 }
@@ -163,7 +168,7 @@ func TestObjectsOfAListThatAreRefused(t *testing.T) {
 	refuse = ""
 	with.Name = "all refused"
 	with.Target = "s3://out/other.caf"
-	if p, err := Plan(t.Context(), s.C, with, nil); err == nil || p.Objects != 0 {
+	if p, err := MakePlan(t.Context(), s.f, with, nil); err == nil || p.Objects != 0 {
 		t.Errorf("all are refused: %+v, %v", p, err)
 	}
 }
@@ -258,7 +263,7 @@ func TestInventoriesThatAreWrongAreRefused(t *testing.T) {
 	with := spec
 	refused := func(what, want string) {
 		t.Helper()
-		_, err := Plan(t.Context(), s.C, with, nil)
+		_, err := MakePlan(t.Context(), s.f, with, nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -266,7 +271,7 @@ func TestInventoriesThatAreWrongAreRefused(t *testing.T) {
 	for _, f := range []string{"ORC", "Parquet"} {
 		with.Inventory = s.inventory(f, schema, s.rows()...)
 		refused(f, f)
-		if _, err := Plan(t.Context(), s.C, with, nil); !errors.Is(err, errors.ErrUnsupported) {
+		if _, err := MakePlan(t.Context(), s.f, with, nil); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s: %v", f, err)
 		}
 	}
@@ -295,7 +300,7 @@ func TestInventoriesThatAreWrongAreRefused(t *testing.T) {
 	refused("another source", `inventory of bucket "from"`)
 	with.Sources = []string{t.TempDir()}
 	refused("a folder", "bucket of S3")
-	if all, err := s.C.Plans(t.Context()); err != nil || len(all) != 0 {
+	if all, err := Plans(t.Context(), s.B); err != nil || len(all) != 0 {
 		t.Errorf("plans of nothing are left: %v, %v", all, err)
 	}
 }

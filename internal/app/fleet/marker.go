@@ -8,25 +8,31 @@ import (
 	"path"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
 
-// A BehindError reports that a catalogue does not know its last deletion: it was
-// restored from a backup, or another copy of it is in use.
+// A BehindError reports that a catalogue does not know what was deleted: it is an old copy, or another copy
+// of it is in use.
 type BehindError struct {
 	Marker       string // its address
-	Known, Found int64
+	Known, Found int64  // the newest commit of this catalogue, and that of the marker
 }
 
 func (e *BehindError) Error() string {
-	return fmt.Sprintf("%s: the catalogue is an old copy, which does not know its last deletion: expected at most number %d of its own, found %d", format.Escape(e.Marker), e.Known, e.Found)
+	return fmt.Sprintf("%s: something was deleted after commit %d of another copy of the catalogue, which this one, at commit %d, does not have: use the newest copy", format.Escape(e.Marker), e.Found, e.Known)
 }
 
-// A side is a place beside originals or archives, where markers are. A marker is
-// a small object whose name has a deletion of a catalogue. It is written after
-// the catalogue has counted the deletion, and before anything is deleted.
+// An UnmarkedError reports that the markers are gone which would stop an old copy of a catalogue.
+type UnmarkedError struct{ Place string }
+
+func (e *UnmarkedError) Error() string {
+	return fmt.Sprintf("%s: originals were retired, but no marker (.holdall-catalogue-…) is left, so this may be an old copy of the catalogue: if you are sure that it is the newest, say so", format.Escape(e.Place))
+}
+
+// A side is a place beside originals or archives, where markers are. A marker is a small object whose name has
+// a commit of a catalogue. It is written after that commit, and before anything is deleted because of it.
 type side struct {
 	st    store.Store
 	begin string // of names
@@ -41,71 +47,99 @@ func (j *job) sides() (all []side) {
 	return append(all, side{j.target, dir})
 }
 
-// openToDelete opens a plan for what deletes originals or archives: the catalogue
-// must know all that was deleted before.
-func openToDelete(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (*job, error) {
-	j, err := open(ctx, p)
-	if err == nil {
-		err = j.current(ctx, c, 0)
+// openToDelete opens a plan for what deletes originals or archives: the catalogue must know all that was
+// deleted before. marked says whether there is a marker.
+func openToDelete(ctx context.Context, b *book.Book, p Plan) (j *job, marked bool, err error) {
+	if j, err = open(ctx, p); err == nil {
+		marked, err = j.current(ctx, b, 0)
 	}
-	return j, err
+	return j, marked, err
 }
 
-// current returns an error if there is a marker of a deletion that the catalogue
-// does not know. It removes markers of deletions before a given one, which are of
-// no use any more.
-func (j *job) current(ctx context.Context, c *catalog.Catalog, before int64) error {
-	is, err := c.Identity(ctx)
+// current returns an error if there is a marker of a commit that the catalogue does not have. It removes
+// markers of commits before a given one, which are of no use any more. All sides have the same markers, so one
+// that is left anywhere suffices.
+func (j *job) current(ctx context.Context, b *book.Book, before int64) (marked bool, err error) {
+	s, err := b.State(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
-	var found []catalog.Identity
-	var at []string // their addresses
-	for _, s := range j.sides() {
-		for info, err := range storekit.List(ctx, s.st, s.begin+catalog.Markers+is.ID+"/") {
+	known, old := map[book.Marker]bool{}, []func(){}
+	for _, side := range j.sides() {
+		for info, err := range storekit.List(ctx, side.st, side.begin+book.MarkersOf(s.Catalog)) {
 			if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrNotExist) {
 				break // nothing can be deleted there, or nothing is left
 			}
 			if err != nil {
-				return err
+				return false, err
 			}
-			if m, ok := catalog.ParseMarker(info.Name); !ok {
+			m, ok := book.ParseMarker(info.Name)
+			if !ok {
 				continue
-			} else if m.Deletions < before {
-				_ = storekit.Remove(ctx, s.st, info.Name) // it does no harm
-			} else {
-				found, at = append(found, m), append(at, storekit.AddressOf(s.st, info.Name))
+			}
+			if marked = true; !known[m] {
+				// Other processes may have gone on. They commit before they write.
+				if known[m], err = b.Knows(ctx, m); err != nil {
+					return false, err
+				}
+			}
+			if !known[m] {
+				return false, &BehindError{storekit.AddressOf(side.st, info.Name), b.Marker().Commit, m.Commit}
+			}
+			if m.Commit < before {
+				old = append(old, func() { _ = storekit.Remove(ctx, side.st, info.Name) }) // it does no harm
 			}
 		}
 	}
-	// Other processes may have gone on. The catalogue counts before they write.
-	is, err = c.Identity(ctx)
-	for i, m := range found {
-		if err == nil && (m.Deletions > is.Deletions || m.Deletions == is.Deletions && m.Token != is.Token) {
-			err = &BehindError{at[i], is.Deletions, m.Deletions}
+	for _, remove := range old {
+		remove()
+	}
+	return marked, nil
+}
+
+// raise writes markers of the newest commit. What it has decided to delete may then be deleted.
+func (j *job) raise(ctx context.Context, b *book.Book, sides []side) error {
+	m := b.Marker()
+	for _, s := range sides {
+		if _, err := s.mark(ctx, m); err != nil {
+			return err
+		}
+	}
+	_, err := j.current(ctx, b, m.Commit)
+	if _, behind := errors.AsType[*BehindError](err); behind { // the other copy may go on
+		for _, s := range sides {
+			_ = storekit.Remove(ctx, s.st, s.begin+m.String())
 		}
 	}
 	return err
 }
 
-// raise writes markers of the catalogue's last deletion, which may then begin.
-func (j *job) raise(ctx context.Context, c *catalog.Catalog, sides []side) error {
-	is, err := c.Identity(ctx)
-	for _, s := range sides {
-		if err == nil {
-			_, err = storekit.Write(ctx, s.st, s.begin+is.Marker(), func(w store.Writer) error {
-				_, err := fmt.Fprintln(w, "Keep this. It stops an old copy of a catalogue of holdall from deleting files that it takes for gone.")
-				return err
-			})
-		}
+func (s side) mark(ctx context.Context, m book.Marker) (store.Info, error) {
+	return storekit.Write(ctx, s.st, s.begin+m.String(), func(w store.Writer) error {
+		_, err := fmt.Fprintln(w, "Keep this. It stops an old copy of a catalogue of holdall from deleting files that it takes for gone.")
+		return err
+	})
+}
+
+// careless reports whether a service ignores the condition of a request that deletes. It tries to delete the
+// marker of the newest commit in another version.
+func (s side) careless(ctx context.Context, b *book.Book) (bool, error) {
+	if s.st.Can().Near {
+		return false, nil
 	}
-	if err == nil {
-		err = j.current(ctx, c, is.Deletions)
+	m := b.Marker()
+	info, err := s.mark(ctx, m)
+	if err != nil {
+		return false, err
 	}
-	if _, behind := errors.AsType[*BehindError](err); behind { // the other copy may go on
-		for _, s := range sides {
-			_ = storekit.Remove(ctx, s.st, s.begin+is.Marker())
-		}
+	name := info.Name
+	info.Version = `"00000000000000000000000000000000"`
+	if err = storekit.RemoveIf(ctx, s.st, info); errors.Is(err, store.ErrChanged) {
+		return false, nil
 	}
-	return err
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		info, err = s.mark(ctx, m)
+		return true, err
+	}
+	return false, fmt.Errorf("%s: %w", format.Escape(storekit.AddressOf(s.st, name)), err)
 }

@@ -5,75 +5,139 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"path"
 	"strings"
 	"time"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
+	"github.com/holdall/holdall/internal/app/fleet/queue"
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
 
-// An archive that is written in parts has a chunk for each part, and a last
-// chunk that merges them. If such a plan is planned again, the new objects go
-// into a further archive.
+// An archive that is written in parts has a chunk for each part, and a last chunk that merges them. The
+// archive of the plan's first listing has the name of the target. Others have numbers.
 
-// whole returns the name of an archive of a plan that is written in parts. The
-// first has the name of the target; the others have numbers.
-func (j *job) whole(archive int) string {
+// whole returns the name of the archive of some parts of a listing, from 0 on.
+func (j *job) whole(listing int64, number int) string {
 	name := strings.TrimSuffix(j.name, "/")
-	if archive == 0 {
-		return name
-	}
 	ext := ""
 	for _, e := range j.format.Extensions {
 		if strings.EqualFold(path.Ext(name), e) {
 			ext = e
 		}
 	}
-	return pack.ChunkName(name, archive+1, ext)
-}
-
-// A seat is a chunk's place: its archive, and the earlier parts of that
-// archive.
-type seat struct {
-	archive int // from 0 on
-	name    string
-	parts   []catalog.Chunk
-}
-
-func (s seat) next(k catalog.Chunk) seat {
-	if k.Last {
-		return seat{archive: s.archive + 1}
+	if listing != j.plan.first {
+		name = pack.ChunkName(name, int(listing), ext)
 	}
-	return seat{archive: s.archive, parts: append(s.parts, k)}
+	if number > 0 {
+		name = pack.ChunkName(name, number+1, ext)
+	}
+	return name
 }
 
-// seatOf returns the seat of a chunk. If there is no chunk of that number yet,
-// it is the seat of the next one to be planned.
-func (j *job) seatOf(ctx context.Context, c *catalog.Catalog, number int) (s seat, err error) {
+// part returns the place of a chunk.
+func (j *job) part(k chunk) format.Part {
+	most := j.format.Parts.Most
+	return format.Part{Archive: j.whole(k.Listing, k.Number/most), Number: k.Number % most, Try: time.Now().UnixNano()}
+}
+
+// lastOf returns the chunk that makes an archive of parts before a number.
+func lastOf(listing int64, number int) chunk { return chunk{Listing: listing, Last: number} }
+
+// join hands out the chunk that makes an archive of the parts since the one before. Its list, which is
+// empty, says that no part is missing.
+func (pl *planner) join(ctx context.Context, listing int64, number int) error {
+	if number == 0 || pl.j.format.Parts == nil {
+		return nil
+	}
+	k := lastOf(listing, number)
+	err := pl.f.writeList(ctx, pl.j, &k, pipe.All[Member](nil))
+	if errors.Is(err, fs.ErrExist) {
+		err = nil
+	}
+	if err == nil {
+		err = pl.f.joinDone(ctx, pl.j, listing)
+	}
+	pl.p.Chunks++
+	return err
+}
+
+// joinDone hands out the chunks that make archives of the parts of a listing, if all these parts are done.
+func (f Fleet) joinDone(ctx context.Context, j *job, listing int64) error {
 	if j.format.Parts == nil {
-		return s, nil
+		return nil
 	}
-	for k, err := range c.Chunks(ctx, j.plan.ID) {
-		if err != nil {
-			return s, err
-		}
-		if k.Number >= number {
-			break
-		}
-		s = s.next(k)
+	done, err := f.done(ctx)
+	if err != nil {
+		return err
 	}
-	s.name = j.whole(s.archive)
-	return s, nil
+	all, err := f.waiting(ctx, j)
+	if err != nil {
+		return err
+	}
+	for _, k := range all {
+		if k.Listing == listing && k.Last > 0 && j.partsDone(k, done) {
+			if err := f.enqueue(ctx, j, k); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
-func (s seat) part(k catalog.Chunk) format.Part {
-	return format.Part{Archive: s.name, Number: len(s.parts), Try: k.Fence}
+// partsDone reports whether all parts before a last chunk are done.
+func (j *job) partsDone(k chunk, done map[string]bool) bool {
+	for n := j.firstPart(k); n < k.Last; n++ {
+		if !done[j.job(chunk{Listing: k.Listing, Number: n})] {
+			return false
+		}
+	}
+	return true
+}
+
+// firstPart returns the number of the first part before a last chunk.
+func (j *job) firstPart(k chunk) int { return (k.Last - 1) / j.format.Parts.Most * j.format.Parts.Most }
+
+// joinBegun joins the parts of listings that were interrupted. If the lists of some are gone, the listing was
+// cancelled.
+func (pl *planner) joinBegun(ctx context.Context) error {
+	if pl.j.format.Parts == nil {
+		return nil
+	}
+	parts, joined := map[int64]map[int]bool{}, map[int64]int{} // by listing
+	for _, k := range pl.begun {
+		if k.Last > 0 {
+			joined[k.Listing] = max(joined[k.Listing], k.Last)
+			continue
+		}
+		if parts[k.Listing] == nil {
+			parts[k.Listing] = map[int]bool{}
+		}
+		parts[k.Listing][k.Number] = true
+	}
+	for listing, has := range parts {
+		end := 0
+		for n := range has {
+			end = max(end, n+1)
+		}
+		whole := end > joined[listing]
+		for n := pl.j.firstPart(lastOf(listing, end)); n < end; n++ {
+			whole = whole && has[n]
+		}
+		if !whole {
+			continue
+		}
+		if err := pl.join(ctx, listing, end); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (j *job) creating() format.CreateOptions {
@@ -102,27 +166,32 @@ func (j *job) readingPart(p format.Part) holdall.OpenOptions {
 	return holdall.OpenOptions{Format: f.Name, Formats: []*format.Format{&f}}
 }
 
-// adoptPart records a part that an earlier claim of the chunk made. If there
-// is none, its error wraps fs.ErrNotExist.
-func (w *worker) adoptPart(ctx context.Context, j *job, k catalog.Chunk, p format.Part, e *Event) error {
+// adoptPart records a part that an earlier try has made. If there is none, its error wraps fs.ErrNotExist.
+func (w *worker) adoptPart(ctx context.Context, j *job, k chunk, p format.Part) (Chunk, error) {
 	name := j.format.Parts.Object(p.Archive, p.Number)
 	if err := isThere(ctx, j.target, name); err != nil {
-		return err
+		return Chunk{}, err
 	}
-	fit, err := j.fitting(ctx, p.Archive, p.Number)
-	if err == nil {
-		none := fmt.Errorf("%s: exists already, and does not match the lists of %d attempts: %w", format.Escape(name), len(fit), fs.ErrExist)
-		p, err = theOne(fit, none, func(p format.Part) (bool, error) { return j.sound(ctx, p) })
-	}
+	p, err := j.complete(ctx, p.Archive, p.Number)
 	if err != nil {
-		return err
+		return Chunk{}, err
 	}
 	in, err := j.openPart(ctx, p)
 	if err != nil {
-		return err
+		return Chunk{}, err
 	}
 	defer in.Close()
-	return w.takeOver(ctx, j, k, name, e, in, nil)
+	return w.takeOver(ctx, j, k, name, in, nil)
+}
+
+// complete returns the try whose list is that of an existing part.
+func (j *job) complete(ctx context.Context, archive string, number int) (format.Part, error) {
+	fit, err := j.fitting(ctx, archive, number)
+	if err != nil {
+		return format.Part{}, err
+	}
+	none := fmt.Errorf("%s: exists already, and does not match the lists of %d attempts: %w", format.Escape(j.format.Parts.Object(archive, number)), len(fit), fs.ErrExist)
+	return theOne(fit, none, func(p format.Part) (bool, error) { return j.sound(ctx, p) })
 }
 
 // isThere requests an object. If the object does not exist, the error wraps
@@ -133,7 +202,7 @@ func isThere(ctx context.Context, st store.Store, name string) error {
 }
 
 // fitting returns the tries whose lists may belong to the existing part. There
-// is usually one. There are several if a claim ended between writing the list
+// is usually one. There are several if a try ended between writing the list
 // and the object, or wrote its list too late.
 func (j *job) fitting(ctx context.Context, archive string, number int) (fit []format.Part, err error) {
 	tries, err := j.format.Parts.Tries(ctx, j.target, archive, number)
@@ -179,7 +248,7 @@ func (j *job) sound(ctx context.Context, p format.Part) (bool, error) {
 	return v.Errors == 0, err
 }
 
-func nothingElse(ctx context.Context, k catalog.Chunk, in *holdall.Archive, n int64) error {
+func nothingElse(ctx context.Context, name string, in *holdall.Archive, n int64) error {
 	found := int64(0)
 	for e, err := range in.Entries(ctx) {
 		if err != nil {
@@ -190,77 +259,90 @@ func nothingElse(ctx context.Context, k catalog.Chunk, in *holdall.Archive, n in
 		}
 	}
 	if found != n {
-		return fmt.Errorf("%s: expected %d planned objects, found %d: not part of this plan: %w", format.Escape(k.Name), n, found, fs.ErrExist)
+		return fmt.Errorf("%s: expected %d planned objects, found %d: not part of this plan: %w", format.Escape(name), n, found, fs.ErrExist)
 	}
 	return nil
 }
 
-// recorded returns the try of a finished part whose list matches what the
-// catalogue records as packed. If two match, they are alike.
-func (w *worker) recorded(ctx context.Context, j *job, k catalog.Chunk, archive string, number int) (format.Part, error) {
-	fit, err := j.fitting(ctx, archive, number)
-	if err != nil {
-		return format.Part{}, err
+// lists yields the objects of a chunk, or those of the parts before a last chunk.
+func (f Fleet) lists(ctx context.Context, j *job, k chunk) iter.Seq2[Member, error] {
+	if k.Last == 0 {
+		return f.members(ctx, j, k)
 	}
-	none := fmt.Errorf("%s: none of the lists of %d attempts matches the catalogue", format.Escape(k.Name), len(fit))
-	return theOne(fit, none, func(p format.Part) (bool, error) { return w.hasRecorded(ctx, j, k, p) })
+	var all []iter.Seq2[known, error]
+	for n := j.firstPart(k); n < k.Last; n++ {
+		all = append(all, func(yield func(known, error) bool) {
+			for m, err := range f.members(ctx, j, chunk{Listing: k.Listing, Number: n}) {
+				if !yield(known{Member: m}, err) {
+					return
+				}
+			}
+		})
+	}
+	return func(yield func(Member, error) bool) {
+		for m, err := range merged(all) {
+			if !yield(m.Member, err) {
+				return
+			}
+		}
+	}
 }
 
-func (w *worker) hasRecorded(ctx context.Context, j *job, k catalog.Chunk, p format.Part) (bool, error) {
-	in, err := j.openPart(ctx, p)
-	if err != nil {
-		return false, err
-	}
-	defer in.Close()
-	for m, err := range w.members(ctx, k) {
-		if err != nil {
-			return false, err
-		}
-		e, err := in.Lookup(ctx, m.Path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return false, err
-		}
-		if has := err == nil && e.Size == m.Size; has != (m.Outcome == catalog.Packed) {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
-// merge makes an archive of the parts before a last chunk, and records it.
-func (w *worker) merge(ctx context.Context, j *job, k catalog.Chunk) error {
-	s, err := j.seatOf(ctx, w.c, k.Number)
-	if err != nil {
-		return err
-	}
-	if err := j.named(k, s.name); err != nil {
-		return err
-	}
+// merge makes an archive of the parts before a last chunk, and records it. If some are missing, it is handed
+// out again when the last of them is done.
+func (w *worker) merge(ctx context.Context, j *job, k chunk, done map[string]bool) error {
 	of := j.format.Parts
-	if err = isThere(ctx, j.target, of.Decides(s.name)); errors.Is(err, fs.ErrNotExist) {
+	if of == nil {
+		return queue.Never(fmt.Errorf("%s has no parts", j.format.Name))
+	}
+	first := j.firstPart(k)
+	name := j.whole(k.Listing, first/of.Most)
+	clear := func() error {
+		j.clear(ctx, name)
+		for n := first; n < k.Last; n++ {
+			if err := w.drop(ctx, j, chunk{Listing: k.Listing, Number: n}); err != nil {
+				return err
+			}
+		}
+		return w.drop(ctx, j, k)
+	}
+	if done[j.job(k)] {
+		return clear()
+	}
+	if !j.partsDone(k, done) {
+		return nil
+	}
+	err := isThere(ctx, j.target, of.Decides(name))
+	if errors.Is(err, fs.ErrNotExist) {
 		var parts []format.Part
-		for i, part := range s.parts {
-			p, err := w.recorded(ctx, j, part, s.name, i)
+		for n := range k.Last - first {
+			p, err := j.complete(ctx, name, n)
 			if err != nil {
 				return err
 			}
 			parts = append(parts, p)
 		}
-		_, err = of.Merge(ctx, j.target, s.name, parts, j.creating())
+		_, err = of.Merge(ctx, j.target, name, parts, j.creating())
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	// Whichever claim merged it, what is recorded is compared with the plan.
-	if err := w.record(ctx, j, k, s.name, made{}); err != nil {
+	proven := map[string]int64{}
+	if err := w.eachLeft(ctx, j, func(part chunk, l leftLine) error {
+		if part.Listing == k.Listing && part.Last == 0 && part.Number >= first && part.Number < k.Last {
+			countProven(proven, l.Proven)
+		}
+		return nil
+	}); err != nil {
 		return err
 	}
-	j.clear(ctx, s.name)
-	return nil
+	if err := w.record(ctx, j, k, name, made{proven: counted(proven)}, 1); err != nil {
+		return err
+	}
+	return clear()
 }
 
-// clear removes leftovers beside a finished archive. It is optional: nothing
-// depends on it.
+// clear removes leftovers beside a finished archive. It is optional: nothing depends on it.
 func (j *job) clear(ctx context.Context, archive string) {
 	j.tidy(ctx, archive+"/")
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

@@ -1,27 +1,35 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
+	"slices"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/pipe"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/catalog/rows"
+	"github.com/holdall/holdall/internal/read/kept"
+	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
 
-// Planned is the result of Plan.
+// Planned is the result of MakePlan.
 type Planned struct {
-	Plan    catalog.Plan `json:"-"`
-	Chunks  int          `json:"chunks"`  // that are new
-	Objects int64        `json:"objects"` // in them
-	Bytes   int64        `json:"bytes"`
-	Known   int64        `json:"known"` // objects that were planned before
-	Skipped              // objects that are not to be packed
+	Plan    Plan  `json:"-"`
+	Chunks  int   `json:"chunks"`  // that are new
+	Objects int64 `json:"objects"` // in them
+	Bytes   int64 `json:"bytes"`
+	Known   int64 `json:"known"`             // objects that are packed, or that wait for it
+	Missing int64 `json:"missing,omitempty"` // packed files whose originals were not found
+	Skipped       // objects that are not to be packed
 }
 
 // Skipped counts the listed objects that are not planned.
@@ -38,21 +46,14 @@ type Skipped struct {
 	Doubles  int64 `json:"doubles,omitempty"`  // further entries of the same name: the last one counts
 }
 
-// batch is how many members of small chunks are written in one transaction,
-// and held in memory until then. A larger chunk gets a transaction of its own,
-// and is listed while it is written.
-const batch = 100_000
-
-// Plan lists the sources and records their chunks. If the plan exists already,
-// Plan adds only new objects, in chunks of their own: objects that did not
-// exist, that have another version, or that could not be packed. If making a
-// plan was interrupted, calling Plan again continues it.
+// MakePlan lists the sources, and hands out chunks of what is new: objects that the catalogue does not have,
+// or not in this version, and that do not wait to be packed. It also records which originals are missing.
+// If it was interrupted, calling it again goes on.
 //
-// If progress is not nil, it is called now and then with what has been listed
-// so far.
-func Plan(ctx context.Context, c *catalog.Catalog, s Spec, progress func(Planned)) (Planned, error) {
-	r, err := ready(ctx, c, s)
-	p := Planned{Plan: r.wish}
+// If progress is not nil, it is called now and then with what has been listed so far.
+func MakePlan(ctx context.Context, f Fleet, s Spec, progress func(Planned)) (Planned, error) {
+	r, err := ready(ctx, f.Book, s)
+	p := Planned{Plan: r.plan}
 	if err != nil {
 		return p, err
 	}
@@ -61,45 +62,53 @@ func Plan(ctx context.Context, c *catalog.Catalog, s Spec, progress func(Planned
 		return p, err
 	}
 	defer l.close()
+	step := book.Step{Begins: true}
 	if !r.there {
-		if r.plan, err = c.AddPlan(ctx, r.wish); err != nil {
+		stored, err := r.plan.stored()
+		if err != nil {
 			return p, err
 		}
+		step.Plans = []book.Plan{stored}
 	}
-	p.Plan = r.plan
-	pl, stop, err := r.planner(ctx, c, &p)
+	begun, err := f.Book.Do(ctx, step)
 	if err != nil {
 		return p, err
 	}
-	defer stop()
+	pl, err := f.planner(ctx, r.job, begun.Number, &p)
+	if err != nil {
+		return p, err
+	}
+	defer pl.close()
+	pl.most = cmp.Or(s.Gone, 0.5)
 	if progress != nil {
 		pl.progress = progress
 	}
-	err = pl.run(ctx)
-	return p, err
+	if err := pl.run(ctx); err != nil {
+		return p, err
+	}
+	return p, pl.finish(ctx, !s.listed())
 }
 
 // A readiness is a plan that can be made, or planned again.
 type readiness struct {
 	*job
-	wish   catalog.Plan
-	there  bool // the plan is in the catalogue
-	number int  // of the next chunk
+	there bool // the plan is in the catalogue
 }
 
-// ready reads the existing state of a plan, and returns an error if the plan
-// cannot be made. Without a catalogue, the plan does not exist yet.
-func ready(ctx context.Context, c *catalog.Catalog, s Spec) (r readiness, err error) {
-	if r.wish, err = s.planned(); err != nil {
-		return r, err
+// ready reads the existing state of a plan, and returns an error if the plan cannot be made. Without a
+// catalogue, the plan does not exist yet.
+func ready(ctx context.Context, b *book.Book, s Spec) (r readiness, err error) {
+	wish, err := s.planned()
+	if err != nil {
+		return readiness{job: &job{plan: wish}}, err
 	}
-	if r.job, err = open(ctx, r.wish); err != nil {
-		return r, err
+	if r.job, err = open(ctx, wish); err != nil {
+		return readiness{job: &job{plan: wish}}, err
 	}
 	r.tell = s.Tell
-	is, err := catalog.Plan{}, fs.ErrNotExist
-	if c != nil {
-		is, err = c.Plan(ctx, r.wish.Name)
+	is, err := Plan{}, fs.ErrNotExist
+	if b != nil {
+		is, err = PlanNamed(ctx, b, wish.Name)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -112,55 +121,26 @@ func ready(ctx context.Context, c *catalog.Catalog, s Spec) (r readiness, err er
 				return r, err
 			}
 		}
-		return r, nil
+		return r, r.vacant(ctx)
 	case err != nil:
 		return r, err
-	case is.Cancelled:
-		return r, fmt.Errorf("%s: %w", format.Escape(is.Name), catalog.ErrCancelled)
 	}
-	if what := differs(is, r.wish); what != "" {
-		return r, &DiffersError{r.wish.Name, what}
+	if what := differs(is, wish); what != "" {
+		return r, &DiffersError{wish.Name, what}
 	}
-	for k, err := range c.Chunks(ctx, is.ID) {
-		if err != nil {
-			return r, err
-		}
-		r.number = max(r.number, k.Number+1)
-	}
-	r.plan, r.there = is, true
+	r.there = true
 	return r, nil
 }
 
-// planner returns a planner, which cuts new objects into chunks. Without a
-// catalogue all objects are new.
-func (r *readiness) planner(ctx context.Context, c *catalog.Catalog, p *Planned) (pl *planner, stop func(), err error) {
-	begin := seat{name: r.whole(0)}
-	made, planned := archives{}, pipe.All[catalog.Member](nil)
-	if r.there {
-		planned = c.Planned(ctx, r.plan.ID)
-		begin, err = r.seatOf(ctx, c, r.number)
-	}
-	if err == nil {
-		err = r.vacant(ctx, r.number, begin)
-	}
-	if err == nil && c != nil {
-		made, err = r.made(ctx, c)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	pl = &planner{c: c, j: r.job, p: p, number: r.number, archive: begin.archive, parts: len(begin.parts), progress: func(Planned) {}}
-	pl.next, stop = iter.Pull2(fresh(r.listed(ctx, made, &p.Skipped), planned, &p.Known))
-	return pl, stop, nil
-}
-
-// vacant returns an error if archives could not be written: if there is no
-// place for them, or if another archive is there already.
-func (j *job) vacant(ctx context.Context, number int, s seat) error {
-	if j.format.Parts != nil {
-		return j.vacantSeat(ctx, s)
-	}
+// vacant returns an error if archives of a new plan could not be written: if there is no place for them, or
+// if others are there already.
+func (j *job) vacant(ctx context.Context) error {
 	head, _ := j.around()
+	mine := j.owns
+	if j.format.Parts != nil {
+		head = j.whole(j.plan.first, 0) + "/"
+		mine = func(string) bool { return true }
+	}
 	for info, err := range storekit.List(ctx, j.target, head) {
 		if errors.Is(err, errors.ErrUnsupported) {
 			break
@@ -168,138 +148,165 @@ func (j *job) vacant(ctx context.Context, number int, s seat) error {
 		if err != nil {
 			return err
 		}
-		if j.number(info.Name) >= number {
+		if mine(info.Name) {
 			return fmt.Errorf("%s: exists already, and is not part of this plan: %w", format.Escape(storekit.AddressOf(j.target, info.Name)), fs.ErrExist)
 		}
 	}
-	w, err := storekit.CreateAs(ctx, j.target, j.chunk(number), store.Wishes{Once: true})
-	if err == nil {
-		err = w.Abort()
-	}
-	return err
-}
-
-// vacantSeat is vacant for the next part of an archive.
-func (j *job) vacantSeat(ctx context.Context, s seat) error {
-	if len(s.parts) == 0 {
-		for info, err := range storekit.List(ctx, j.target, s.name+"/") {
-			if errors.Is(err, errors.ErrUnsupported) {
-				break
-			}
-			if err == nil {
-				err = fmt.Errorf("%s: exists already, and is not part of this plan: %w", format.Escape(storekit.AddressOf(j.target, info.Name)), fs.ErrExist)
-			}
-			return err
+	if j.format.Parts != nil {
+		once := storekit.NewStage(j.target)
+		once.Wishes.Once = true
+		w, err := j.format.Parts.Create(ctx, once, format.Part{Archive: j.whole(j.plan.first, 0)}, j.creating())
+		if err == nil {
+			err = w.Abort()
 		}
+		return err
 	}
-	once := storekit.NewStage(j.target)
-	once.Wishes.Once = true
-	w, err := j.format.Parts.Create(ctx, once, s.part(catalog.Chunk{}), j.creating())
+	w, err := storekit.CreateAs(ctx, j.target, j.chunk(0, 0), store.Wishes{Once: true})
 	if err == nil {
 		err = w.Abort()
 	}
 	return err
 }
 
+// A planner cuts what is new into chunks.
 type planner struct {
-	c        *catalog.Catalog
-	j        *job
-	p        *Planned
-	next     func() (catalog.Member, error, bool)
-	held     *catalog.Member // the first of the next chunk
-	number   int
-	archive  int // the number of the archive that is written in parts, and of its parts
-	parts    int
-	progress func(Planned)
-	kind     catalog.NewChunk // the kind of all its chunks
+	f         Fleet
+	j         *job
+	p         *Planned
+	next      func() (Member, error, bool)
+	stop      func()
+	held      *Member // the first of the next chunk
+	listing   int64
+	number    int
+	begun     []chunk
+	fates     *sorter.Sorter // of originals
+	lost      bool           // and some of them were missing, and are there again
+	seen      int64          // the last complete listing
+	originals int64          // of packed files, that no retirement was about to remove
+	most      float64        // the share of them that may be missing
+	progress  func(Planned)
 }
 
-func (pl *planner) chunk() catalog.NewChunk {
-	if of := pl.j.format.Parts; of != nil {
-		pl.parts++
-		return catalog.NewChunk{Part: true, Name: storekit.AddressOf(pl.j.target, of.Object(pl.j.whole(pl.archive), pl.parts-1))}
-	}
-	pl.number++
-	k := pl.kind
-	k.Name = storekit.AddressOf(pl.j.target, pl.j.chunk(pl.number-1))
-	return k
-}
-
-func (pl *planner) last() catalog.NewChunk {
-	pl.archive, pl.parts = pl.archive+1, 0
-	return catalog.NewChunk{Last: true, Name: storekit.AddressOf(pl.j.target, pl.j.whole(pl.archive-1))}
-}
-
-// whole reports whether the current parts must now be merged.
-func (pl *planner) whole(end bool) bool {
-	return pl.parts > 0 && (end || pl.parts == pl.j.format.Parts.Most)
-}
-
-// run records the chunks, several in one transaction.
-func (pl *planner) run(ctx context.Context) error {
-	var ready []catalog.NewChunk
-	members := 0
-	flush := func() error {
-		if len(ready) == 0 {
-			return nil
+// planner returns a planner of a listing. Without a catalogue all objects are new.
+func (f Fleet) planner(ctx context.Context, j *job, listing int64, p *Planned) (*planner, error) {
+	pl := &planner{f: f, j: j, p: p, listing: listing, progress: func(Planned) {}}
+	made, all := archives{beside: []string{"", parity.Suffix, kept.Suffix}}, pipe.All[known](nil)
+	if f.Book != nil {
+		var err error
+		if made, err = j.made(ctx, f.Book); err != nil {
+			return nil, err
 		}
-		done, err := pl.c.AddChunks(ctx, pl.p.Plan.ID, ready)
+		if pl.begun, err = f.waiting(ctx, j); err != nil {
+			return nil, err
+		}
+		if all, err = f.known(ctx, j, pl.begun); err != nil {
+			return nil, err
+		}
+		if pl.seen, err = f.lastListing(ctx, j); err != nil {
+			return nil, err
+		}
+		pl.fates = sorter.New(sorter.Options{Memory: 16 << 20, Scratch: sorter.TempFile})
+	}
+	pl.next, pl.stop = iter.Pull2(pl.fresh(j.listed(ctx, made, &p.Skipped), all))
+	return pl, nil
+}
+
+func (pl *planner) close() {
+	pl.stop()
+	if pl.fates != nil {
+		pl.fates.Close()
+	}
+}
+
+// run writes the lists of the chunks, and hands them out.
+func (pl *planner) run(ctx context.Context) error {
+	// What an earlier run has begun.
+	for _, k := range pl.begun {
+		k, err := pl.f.sized(ctx, pl.j, k)
+		if errors.Is(err, errGone) || k.Last > 0 || k.done {
+			continue
+		}
+		if err == nil {
+			err = pl.f.enqueue(ctx, pl.j, k)
+		}
 		if err != nil {
 			return err
 		}
-		for _, k := range done {
-			pl.p.Chunks++
-			pl.p.Objects += k.Objects
-			pl.p.Bytes += k.Bytes
-		}
-		ready, members = nil, 0
-		pl.progress(*pl.p)
-		return nil
+	}
+	if err := pl.joinBegun(ctx); err != nil {
+		return err
 	}
 	for {
 		cut := &cutter{pl: pl}
-		begun, more, err := cut.take(batch)
+		first, more, err := cut.one()
 		if err != nil {
-			return errors.Join(err, flush()) // complete chunks are worth keeping
-		}
-		if pl.whole(len(begun) == 0) {
-			ready = append(ready, pl.last())
-		}
-		if len(begun) == 0 {
-			return flush()
-		}
-		next := pl.chunk()
-		if !more {
-			next.Members = pipe.All(begun)
-			ready = append(ready, next)
-			if members += len(begun); members < batch {
-				continue
-			}
-		} else {
-			if err := flush(); err != nil {
-				return err
-			}
-			next.Members = cut.rest(begun)
-			ready = append(ready, next)
-		}
-		if err := flush(); err != nil {
 			return err
 		}
+		if of := pl.j.format.Parts; of != nil && (!more || pl.number > 0 && pl.number%of.Most == 0) {
+			if err := pl.join(ctx, pl.listing, pl.number); err != nil {
+				return err
+			}
+		}
+		if !more {
+			return nil
+		}
+		k := chunk{Listing: pl.listing, Number: pl.number}
+		if err := pl.f.writeList(ctx, pl.j, &k, cut.rest(first)); err != nil {
+			return err
+		}
+		if err := pl.f.enqueue(ctx, pl.j, k); err != nil {
+			return err
+		}
+		pl.number++
+		pl.p.Chunks++
+		pl.p.Objects += k.Count
+		pl.p.Bytes += k.Bytes
+		pl.progress(*pl.p)
 	}
 }
 
-// A cutter yields the members of one chunk. The next chunk begins with the
-// object that would make this one too large, unless that is its first object.
+// finish records what became of originals, and that the listing was complete.
+func (pl *planner) finish(ctx context.Context, complete bool) error {
+	step := book.Step{Since: pl.listing, Rows: func(yield func(*rows.Row, error) bool) {
+		for x, err := range pl.fates.Sorted() {
+			var r rows.Row
+			if err == nil {
+				err = r.Parse(string(x.Key), x.Value)
+			}
+			if err == nil && !complete && r.Original != rows.Stays && r.Original != rows.Lingers {
+				continue // a list need not have everything
+			}
+			if !yield(&r, err) || err != nil {
+				return
+			}
+		}
+	}}
+	if n := pl.p.Missing; complete && n > 1 && float64(n) > pl.most*float64(pl.originals) {
+		return &GoneError{pl.j.plan.Name, n, pl.originals}
+	}
+	if complete {
+		step.Listed = &book.Listing{Number: pl.listing, Roots: pl.j.roots()}
+	} else if pl.p.Missing = 0; !pl.lost {
+		return nil
+	}
+	if _, err := pl.f.Book.Do(ctx, step); err != nil || !complete {
+		return err
+	}
+	return pl.f.forgetLeft(ctx, pl.j, pl.listing)
+}
+
+// A cutter yields the members of one chunk. The next chunk begins with the object that would make this one
+// too large, unless that is its first object.
 type cutter struct {
 	pl      *planner
-	meet    func(catalog.Member) // called with each, if not nil
+	meet    func(Member) // called with each, if not nil
 	objects int64
 	bytes   int64
 	index   int64 // bytes of it, if the chunk becomes an archive
 }
 
 // one returns the next member of the chunk, if there is one.
-func (c *cutter) one() (m catalog.Member, ok bool, err error) {
+func (c *cutter) one() (m Member, ok bool, err error) {
 	if held := c.pl.held; held != nil {
 		m, ok = *held, true
 		c.pl.held = nil
@@ -323,31 +330,198 @@ func (c *cutter) one() (m catalog.Member, ok bool, err error) {
 	return m, true, nil
 }
 
-func (c *cutter) take(n int) (some []catalog.Member, more bool, err error) {
-	for len(some) < n {
-		m, ok, err := c.one()
-		if err != nil || !ok {
-			return some, false, err
+// rest yields the first member and the others of the chunk.
+func (c *cutter) rest(first Member) iter.Seq2[Member, error] {
+	return func(yield func(Member, error) bool) {
+		for m, ok, err := first, true, error(nil); ok || err != nil; m, ok, err = c.one() {
+			if !yield(m, err) || err != nil {
+				return
+			}
 		}
-		some = append(some, m)
 	}
-	return some, true, nil
 }
 
-// rest yields the members that were already taken, and then the rest of the
-// chunk.
-func (c *cutter) rest(begun []catalog.Member) iter.Seq2[catalog.Member, error] {
-	return func(yield func(catalog.Member, error) bool) {
-		for _, m := range begun {
-			if !yield(m, nil) {
+// A known is a version of an object that is packed or waits for it.
+type known struct {
+	Member
+	seq int64 // of the packed file; 0 if it waits
+	was catalog.Location
+}
+
+// is reports whether it is this version of an object.
+func (k known) is(m Member) bool {
+	if k.seq > 0 {
+		return m.isPacked(k.was)
+	}
+	return k.Size == m.Size && k.Version == m.Version && !later(m.Modified, k.Modified)
+}
+
+// known yields what is packed or waits, in byte order. What waits comes first.
+func (f Fleet) known(ctx context.Context, j *job, begun []chunk) (iter.Seq2[known, error], error) {
+	of, err := j.scope(ctx, f.Book)
+	if err != nil {
+		return nil, err
+	}
+	all := []iter.Seq2[known, error]{}
+	for _, k := range begun {
+		if k.Last > 0 {
+			continue
+		}
+		all = append(all, func(yield func(known, error) bool) {
+			for m, err := range f.members(ctx, j, k) {
+				if errors.Is(err, errGone) { // it was packed meanwhile
+					return
+				}
+				if !yield(known{Member: m}, err) {
+					return
+				}
+			}
+		})
+	}
+	all = append(all, func(yield func(known, error) bool) {
+		for l, err := range f.Book.Between(ctx, "", "", of.has) {
+			m := Member{Path: l.Path, Origin: j.originOf(l.Path), Size: l.Size, Version: l.ETag, Modified: l.Modified}
+			if !yield(known{m, l.Seq, l}, err) {
 				return
 			}
 		}
-		for {
-			m, ok, err := c.one()
-			if !ok && err == nil || !yield(m, err) || err != nil {
+	})
+	return merged(all), nil
+}
+
+// merged merges sequences that are in byte order of the paths.
+func merged(all []iter.Seq2[known, error]) iter.Seq2[known, error] {
+	type head struct {
+		known
+		next func() (known, error, bool)
+	}
+	return func(yield func(known, error) bool) {
+		var heads []*head
+		advance := func(h *head) (more bool, err error) {
+			h.known, err, more = h.next()
+			return more && err == nil, err
+		}
+		for _, s := range all {
+			next, stop := iter.Pull2(s)
+			defer stop()
+			h := &head{next: next}
+			more, err := advance(h)
+			if err != nil {
+				yield(known{}, err)
 				return
+			}
+			if more {
+				heads = append(heads, h)
+			}
+		}
+		for len(heads) > 0 {
+			least := 0
+			for i, h := range heads {
+				if h.Path < heads[least].Path {
+					least = i
+				}
+			}
+			h := heads[least]
+			if !yield(h.known, nil) {
+				return
+			}
+			more, err := advance(h)
+			if err != nil {
+				yield(known{}, err)
+				return
+			}
+			if !more {
+				heads = slices.Delete(heads, least, least+1)
 			}
 		}
 	}
+}
+
+// fresh yields the listed objects that are not known in this version, and counts the others. It notes what
+// became of the originals of packed files.
+func (pl *planner) fresh(listed iter.Seq2[Member, error], all iter.Seq2[known, error]) iter.Seq2[Member, error] {
+	return func(yield func(Member, error) bool) {
+		next, stop := iter.Pull2(all)
+		defer stop()
+		was, kerr, more := next()
+		advance := func() { was, kerr, more = next() }
+		for m, err := range listed {
+			for ; err == nil && kerr == nil && more && was.Path < m.Path; advance() {
+				kerr = pl.missed(was)
+			}
+			is := false
+			for ; err == nil && kerr == nil && more && was.Path == m.Path; advance() {
+				if was.is(m) {
+					is, kerr = true, pl.back(was)
+				}
+			}
+			if err = errors.Join(err, kerr); err == nil && is {
+				pl.p.Known++
+				continue
+			}
+			if !yield(m, err) || err != nil {
+				return
+			}
+		}
+		for ; kerr == nil && more; advance() {
+			kerr = pl.missed(was)
+		}
+		if kerr != nil {
+			yield(Member{}, kerr)
+		}
+	}
+}
+
+// missed notes that the original of a packed file was not found.
+func (pl *planner) missed(was known) error {
+	if was.seq == 0 || was.was.Original != catalog.OriginalStays || pl.fates == nil || was.seq > pl.listing || pl.j.names.Excluded(was.Path) {
+		return nil
+	}
+	pl.originals++
+	pl.p.Missing++
+	if was.was.Missing {
+		return nil // since another listing
+	}
+	is := rows.Unseen
+	if pl.seen > was.seq { // and it was found then
+		is = rows.Missing
+	}
+	return pl.fate(was, is)
+}
+
+// back notes that the original of a packed file is there again, or that it was to be removed and is still
+// there. What is being removed never counts as missing.
+func (pl *planner) back(was known) error {
+	is := rows.Stays
+	switch {
+	case was.seq == 0 || pl.fates == nil || was.seq > pl.listing:
+		return nil
+	case was.was.Original == catalog.OriginalLeaving:
+		is = rows.Lingers
+	case !was.was.Missing:
+		pl.originals++
+		return nil
+	}
+	pl.originals++
+	pl.lost = true
+	return pl.fate(was, is)
+}
+
+// lastListing returns the commit that began the last complete listing; 0 if there was none.
+func (f Fleet) lastListing(ctx context.Context, j *job) (int64, error) {
+	s, err := f.Book.State(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, l := range s.Listings {
+		if l.Roots == j.roots() && l.From == "" && l.Before == "" {
+			return l.Number, nil
+		}
+	}
+	return 0, nil
+}
+
+func (pl *planner) fate(was known, is rows.Original) error {
+	r := rows.Row{Name: was.Path, What: rows.Fate, Seq: pl.listing, Of: was.seq, Original: is}
+	return pl.fates.Add([]byte(was.Path), r.Append(nil))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
@@ -41,27 +42,32 @@ type Repaired struct {
 // version, and otherwise from whatever can be read of the archives, also by
 // their parity. Workers on the plan pack the chunks; Tidy then removes the old
 // archives.
-func Repair(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o RepairOptions) (done Repaired, err error) {
-	j, err := openToRewrite(ctx, c, p, "rebuilt", o.DryRun)
+func Repair(ctx context.Context, f Fleet, p Plan, o RepairOptions) (done Repaired, err error) {
+	j, err := f.openToRewrite(ctx, p, "rebuilt")
 	if err != nil {
 		return done, err
 	}
 	for _, address := range o.Archives { // otherwise a mistyped address would count as sound
-		if _, err := c.Archive(ctx, address); err != nil {
+		if _, err := f.Book.Archive(ctx, address); err != nil {
 			return done, err
 		}
 	}
-	of, err := j.seen(ctx, c)
+	scope, err := j.scope(ctx, f.Book)
 	if err != nil {
 		return done, err
 	}
-	var damaged []*seenOf
-	for _, a := range slices.SortedFunc(maps.Values(of), func(a, b *seenOf) int { return cmp.Compare(a.ID, b.ID) }) {
-		if a.files == 0 || len(o.Archives) > 0 && !slices.Contains(o.Archives, a.Address) {
+	used, err := f.Book.Usage(ctx, scope.has)
+	if err != nil {
+		return done, err
+	}
+	var damaged []*old
+	for _, a := range slices.SortedFunc(maps.Values(scope), func(a, b catalog.Archive) int { return cmp.Compare(a.ID, b.ID) }) {
+		u := used[a.ID]
+		if u == nil || u.Files == 0 || len(o.Archives) > 0 && !slices.Contains(o.Archives, a.Address) {
 			continue
 		}
 		done.Archives++
-		why, err := unsound(ctx, c, a.Archive, o)
+		why, err := unsound(ctx, f.Book, a, o)
 		if err != nil {
 			return done, err
 		}
@@ -69,21 +75,21 @@ func Repair(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o RepairOpt
 			continue
 		}
 		if o.Tell != nil {
-			o.Tell(a.Archive, why)
+			o.Tell(a, why)
 		}
-		damaged = append(damaged, a)
+		damaged = append(damaged, &old{a, *u})
 		done.Damaged++
-		done.Files += a.files
+		done.Files += u.Files
 	}
 	if len(damaged) == 0 || o.DryRun {
 		return done, nil
 	}
-	done.Chunks, err = j.rewrite(ctx, c, damaged, catalog.NewChunk{Repairs: true})
+	done.Chunks, err = f.rewrite(ctx, j, damaged, true)
 	return done, err
 }
 
 // unsound returns a description of an archive's fault, or "" if there is none.
-func unsound(ctx context.Context, c *catalog.Catalog, a catalog.Archive, o RepairOptions) (string, error) {
+func unsound(ctx context.Context, b *book.Book, a catalog.Archive, o RepairOptions) (string, error) {
 	st, name, err := store.OpenAddress(ctx, a.Address)
 	if err != nil {
 		return "", err
@@ -121,5 +127,5 @@ func unsound(ctx context.Context, c *catalog.Catalog, a catalog.Archive, o Repai
 	case o.DryRun:
 		return "", nil
 	}
-	return "", c.Verified(ctx, a.ID, time.Now())
+	return "", b.Verified(ctx, a.ID, time.Now())
 }

@@ -15,30 +15,28 @@ import (
 func (s *site) repair(o RepairOptions) (done Repaired, left []string) {
 	s.T.Helper()
 	ctx := s.T.Context()
-	p, err := s.C.Plan(ctx, spec.Target)
-	if err == nil {
-		done, err = Repair(ctx, s.C, p, o)
-	}
+	p := s.planOf(spec.Target)
+	done, err := Repair(ctx, s.f, p, o)
 	if err != nil {
 		s.T.Fatal(err)
 	}
 	s.work(WorkOptions{Tries: 2, Tell: func(e Event) {
-		for _, m := range e.Left {
-			left = append(left, m.Path+" "+m.Outcome.String())
+		for _, m := range e.Chunk.Left {
+			left = append(left, m.Path+" "+string(m.Outcome))
 		}
 	}})
-	if _, _, err := Tidy(ctx, s.C, p, 0); err != nil {
+	if _, _, err := Tidy(ctx, s.f, p, 0); err != nil {
 		s.T.Fatal(err)
 	}
 	return done, left
 }
 
 func TestLostAndDamagedArchivesAreMadeAgain(t *testing.T) {
-	onEachSite(t, func(t *testing.T, s *site) {
+	on(t, func(t *testing.T, s *site) {
 		s.some(120, 5000)
 		s.plan(spec)
 		s.work(WorkOptions{})
-		keys := s.S3.Keys("out")
+		keys := s.keys("out")
 		s.S3.Remove("out", keys[0])
 		s.S3.Rot("out", keys[1], 100)
 		if done, _ := s.repair(RepairOptions{}); done.Damaged != 2 || done.Chunks == 0 {
@@ -75,7 +73,7 @@ func TestRepairWithoutOriginalsTakesWhatIsLeft(t *testing.T) {
 	ctx := t.Context()
 	// Retired originals are gone from the source, but not from the catalogue.
 	var retired []catalog.Location
-	for l, err := range s.C.Below(ctx, "") {
+	for l, err := range s.B.Below(ctx, "") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,31 +82,30 @@ func TestRepairWithoutOriginalsTakesWhatIsLeft(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(s.Want)) {
 		s.S3.Remove("from", name)
 	}
-	if err := s.C.Mark(ctx, retired, catalog.OriginalLeft); err != nil {
-		t.Fatal(err)
-	}
+	s.leaving(retired...)
 	bad := retired[30]
-	s.S3.Rot("out", "set-00001.caf", int(bad.Off))
+	name := s.keys("out")[0]
+	s.S3.Rot("out", name, int(bad.Off))
 	done, left := s.repair(RepairOptions{Contents: true})
 	if done.Damaged != 1 || !slices.Equal(left, []string{bad.Path + " damaged"}) {
 		t.Errorf("%+v, left %q", done, left)
 	}
 	// The damaged file is still visible in its old place; the others are in sound
 	// archives.
-	found, err := s.C.Newest(ctx, bad.Path)
-	if err != nil || found.In.Address != "s3://out/set-00001.caf" {
+	found, err := s.B.Newest(ctx, bad.Path)
+	if err != nil || found.In.Address != "s3://out/"+name {
 		t.Errorf("%+v, %v", found, err)
 	}
 	delete(s.Want, bad.Path)
-	for l, err := range s.C.Below(ctx, "") {
+	for l, err := range s.B.Below(ctx, "") {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if l.Original != catalog.OriginalLeft || (l.Path != bad.Path) == (l.Archive == found.Archive) {
+		if l.Original != catalog.OriginalLeaving || (l.Path != bad.Path) == (l.Archive == found.Archive) {
 			t.Errorf("%+v", l)
 		}
 	}
-	if n, err := s.C.Delete(ctx, "", []string{bad.Path}, 0); err != nil || n != 1 {
+	if n, err := s.B.Delete(ctx, []string{bad.Path}); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
 	s.reads()
@@ -119,18 +116,18 @@ func TestRepairWithoutOriginalsTakesWhatIsLeft(t *testing.T) {
 // help.
 func TestWhatCannotBeRepairedIsNamedAtOnce(t *testing.T) {
 	testkit.Serial(t)
-	onEachSite(t, func(t *testing.T, s *site) {
+	on(t, func(t *testing.T, s *site) {
 		s.some(120, 5000)
 		s.plan(spec)
 		s.work(WorkOptions{})
-		s.looks(spec.Target)
+		s.looks(spec)
 		ctx := t.Context()
-		all, err := s.C.Archives(ctx)
+		all, err := s.B.Archives(ctx)
 		if err != nil || len(all) < 3 {
 			t.Fatalf("%d archives, %v", len(all), err)
 		}
 		one := func(a catalog.Archive) (found catalog.Location) {
-			for l, err := range s.C.Locations(ctx, a) {
+			for l, err := range s.B.Locations(ctx, a) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -146,24 +143,21 @@ func TestWhatCannotBeRepairedIsNamedAtOnce(t *testing.T) {
 		none, bad := one(all[0]), one(all[1])
 		s.S3.Remove("out", key(all[0]))
 		s.S3.Rot("out", key(all[1]), int(bad.Off+bad.Size/2))
-		p, err := s.C.Plan(ctx, spec.Target)
-		if err != nil {
-			t.Fatal(err)
-		}
-		done, err := Repair(ctx, s.C, p, RepairOptions{Contents: true})
+		p := s.planOf(spec.Target)
+		done, err := Repair(ctx, s.f, p, RepairOptions{Contents: true})
 		if err != nil || done.Damaged != 2 {
 			t.Fatalf("%+v, %v", done, err)
 		}
-		left := map[string]catalog.Outcome{}
+		left := map[string]Outcome{}
 		s.work(WorkOptions{Tries: 5, Tell: func(e Event) {
 			if e.Err != nil {
 				t.Errorf("%s: %v", e.What, e.Err)
 			}
-			for _, m := range e.Left {
+			for _, m := range e.Chunk.Left {
 				left[m.Path] = m.Outcome
 			}
 		}})
-		if want := map[string]catalog.Outcome{none.Path: catalog.Vanished, bad.Path: catalog.Damaged}; !maps.Equal(left, want) {
+		if want := map[string]Outcome{none.Path: Vanished, bad.Path: Damaged}; !maps.Equal(left, want) {
 			t.Errorf("left %v, expected %v", left, want)
 		}
 		s.compact(CompactOptions{})

@@ -1,9 +1,10 @@
 package fleet
 
 import (
-	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,11 +19,8 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/app/catalog"
-	"github.com/holdall/holdall/internal/app/catalog/shelf"
-	contents "github.com/holdall/holdall/internal/read/content"
-	"github.com/holdall/holdall/internal/read/parity"
-	"github.com/holdall/holdall/internal/write/pack"
-	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/fleet/queue"
 	"github.com/holdall/holdall/store/storekit"
 )
 
@@ -31,18 +29,18 @@ type Reason string
 
 // Reasons.
 const (
-	NotPacked       Reason = "not packed"       // the newest chunk that has it did not pack it in the archive's version
 	NoVersion       Reason = "no version"       // the packed version is unknown
 	TooYoung        Reason = "too young"        // it was packed too recently
 	NoChecksum      Reason = "no checksum"      // its service has none, and it must not be read again
 	OriginalChanged Reason = "original changed" // it has changed
-	HeadersChanged  Reason = "headers changed"  // its headers or its time have, or were never packed
+	HeadersChanged  Reason = "headers changed"  // its headers or its time have
+	Headers         Reason = "headers"          // it has some, which the archive's format does not keep
 	Tags            Reason = "tags"             // it has some, which no archive keeps
 	StorageClass    Reason = "storage class"    // it has another one than usual
 	Redirect        Reason = "redirect"         // of a website
 	Lock            Reason = "lock"             // it must be kept
 	OriginalGone    Reason = "original gone"    // it does not exist, and was not retired
-	Moved           Reason = "moved"            // its archive was rewritten meanwhile
+	Moved           Reason = "moved"            // its file was packed or rewritten meanwhile
 	Refused         Reason = "refused"          // its service refuses to show or remove it
 	ArchiveChanged  Reason = "archive changed"  // it differs from the one that the catalogue records, or is gone
 	ArchiveDamaged  Reason = "archive damaged"  // the packed file differs from the catalogue's record
@@ -50,9 +48,8 @@ const (
 	Differs         Reason = "differs"          // the packed file differs from the checksum of the original's service
 )
 
-// Unkept are the reasons to leave originals with something that no archive
-// keeps.
-var Unkept = []Reason{Tags, StorageClass, Redirect, Lock}
+// Unkept are the reasons to leave originals with something that their archive does not keep.
+var Unkept = []Reason{Headers, Tags, StorageClass, Redirect, Lock}
 
 // Fault reports whether a reason needs a person's attention.
 func (r Reason) Fault() bool {
@@ -69,618 +66,412 @@ type RetireOptions struct {
 	OlderThan time.Duration
 	// Limit and LimitBytes limit how much is retired; 0 means no limit.
 	Limit, LimitBytes int64
-	// NoReread leaves originals without a checksum, which are otherwise read
-	// again.
+	// NoReread leaves originals without a checksum, which are otherwise read again.
 	NoReread bool
 	// Without are reasons of Unkept for which originals are not left.
 	Without []Reason
-	// Jobs is how many originals are requested or removed at once; 0 means 16.
+	// Unconditional also removes originals of a service that ignores the condition of a request which
+	// deletes. If one is replaced just before, the new one is lost.
+	Unconditional bool
+	// Newest says that the catalogue is the newest copy, although all markers are gone.
+	Newest bool
+	// Jobs is how many originals are requested or removed at once for each range; 0 means 32.
 	Jobs int
+	// Workers is how many ranges are done at once in this process; 0 means 1. Other workers help.
+	Workers int
+	// Tries is that of WorkOptions.
+	Tries int
 	// DryRun proves, but removes nothing.
 	DryRun bool
-	// Going is called with originals before they are removed. If it returns an
-	// error, they are kept.
-	Going func([]Retirement) error
-	// Gone is called with each original that was removed, and Kept with each that
-	// was checked and left. Calls are not concurrent.
-	Gone func(Retirement)
-	Kept func(Keeping)
-	// Meter counts what was checked.
+	// Tell, if not nil, is called with what happens to ranges here. Calls are not concurrent.
+	Tell func(queue.Event)
+	// Meter counts what is read back in this process.
 	Meter *holdall.Meter
 }
 
 // A Retirement is an original that is removed.
 type Retirement struct {
-	Path, Original string // Original is its address
-	Version        string
-	Size           int64
-	Archive        string // the address of the archive that has it
-	By             string // its proof: a checksum, "bytes" or "size"
+	Path     string `json:"path"`
+	Original string `json:"original"` // its address
+	Version  string `json:"version"`
+	Size     int64  `json:"size"`
+	Archive  string `json:"archive"`      // the address of the archive that has it
+	By       string `json:"by,omitempty"` // its proof: a checksum, "bytes" or "size"
 }
 
 // A Keeping is an original that is left, with the reason.
 type Keeping struct {
 	Retirement
-	Why   Reason
-	Err   error // details, if not nil
-	Going bool  // it was passed to RetireOptions.Going
+	Why   Reason `json:"why"`
+	Note  string `json:"note,omitempty"`  // details
+	Going bool   `json:"going,omitempty"` // it is in the log
 }
 
 // Retired is the result of a retirement.
 type Retired struct {
-	Objects, Bytes int64 // that were removed
-	Finished       int64 // that an earlier run had removed but not recorded
-	Proven         map[string]int64
-	Left           map[Reason]int64
-	Limited        bool // there is more, beyond the limit
+	Run string `json:"run"` // for RetirementLog
+	// Objects were removed, or would be. Finished had been removed already, but were not known to be: by an
+	// attempt that was killed, or after a listing had found them. Bytes are those of both.
+	Objects  int64            `json:"objects"`
+	Bytes    int64            `json:"bytes"`
+	Finished int64            `json:"finished,omitempty"`
+	Proven   map[string]int64 `json:"proven"`
+	Left     map[Reason]int64 `json:"left"`
+	Kept     []Keeping        `json:"kept,omitempty"` // those that were checked and left, at most mostKept of a range
+	Limited  bool             `json:"limited"`        // there is more, beyond the limit
+	// Window is the longest time between the last look at an original and its removal.
+	Window time.Duration `json:"window_ns"`
 }
 
-const (
-	// retireBatch is how many originals are proven and removed together, and
-	// retireBytes is their maximum total size. A single original may be larger.
-	retireBatch = 500
-	retireBytes = 64 << 20
+const mostKept = 1000
+
+func (r *Retired) add(x Retired) {
+	r.Objects += x.Objects
+	r.Bytes += x.Bytes
+	r.Finished += x.Finished
+	for by, n := range x.Proven {
+		r.Proven[by] += n
+	}
+	for why, n := range x.Left {
+		r.Left[why] += n
+	}
+	r.Kept = append(r.Kept, x.Kept[:min(len(x.Kept), mostKept-min(len(r.Kept), mostKept))]...)
+	r.Window = max(r.Window, x.Window)
+}
+
+// A CarelessError reports that a service ignores the condition of a request which deletes.
+type CarelessError struct{ Place string }
+
+func (e *CarelessError) Error() string {
+	return fmt.Sprintf("%s: the service deletes an object although it is not the version that the request names (If-Match), so what is written there during a retirement could be lost", format.Escape(e.Place))
+}
+
+// A RetiringError reports that a dry run is refused, since jobs of an earlier retirement are unfinished.
+type RetiringError struct {
+	Plan string
+	Jobs int
+}
+
+func (e *RetiringError) Error() string {
+	return fmt.Sprintf("plan %s: %d jobs of an earlier retirement are unfinished, and this one would do them", format.Escape(e.Plan), e.Jobs)
+}
+
+// A range of names is a job. These limit what is in it to about half a minute of work. A single original may be
+// larger.
+var (
+	rangeObjects int64 = 20_000
+	rangeBytes   int64 = 1 << 30
 )
 
-// A retirer retires originals of a plan.
+// retireLong is how long a range may take at first.
+func retireLong(objects, bytes int64) time.Duration {
+	return min(max(least, time.Duration(objects)*time.Second/500+time.Duration(float64(bytes)/50e6*float64(time.Second))), 24*time.Hour)
+}
+
+// retireArgs are what a job needs to know.
+type retireArgs struct {
+	Run     string    `json:"run"`
+	Number  int       `json:"number"`
+	From    string    `json:"from"`    // escaped, as Before
+	Before  string    `json:"before"`  // of names
+	Objects int64     `json:"objects"` // at most
+	Bytes   int64     `json:"bytes"`
+	Until   time.Time `json:"until,omitzero"` // archives that were added later are too young
+
+	NoReread bool     `json:"no_reread,omitempty"`
+	Without  []Reason `json:"without,omitempty"`
+	Careless bool     `json:"careless,omitempty"` // the service is
+	DryRun   bool     `json:"dry_run,omitempty"`
+	Jobs     int      `json:"jobs"`
+}
+
+// name is that of the job, and begins those of what commits end.
+func (a retireArgs) name() string { return fmt.Sprintf(retireKind+"-%s-%06d", a.Run, a.Number) }
+
+// A retirer has the originals of a plan retired.
 type retirer struct {
-	c     *catalog.Catalog
-	j     *job
-	o     RetireOptions
-	scope scope
-	done  Retired
+	f       Fleet
+	j       *job
+	o       RetireOptions
+	scope   scope
+	until   time.Time
+	ranges  int
+	retired bool // some originals are, or were to be
+	marked  bool // there are markers
+	raised  bool // of this run, too
+	done    Retired
+
+	careless bool // a service ignores the condition of a request which deletes
+
+	mu     sync.Mutex
+	failed map[string]error // the last errors of jobs here
 }
 
-// An original is one that may be retired.
-type original struct {
-	liveFile
-	st    store.Store
-	name  string
-	young bool
-	sum   store.Sum // the checksum of its service
-	has   bool
-	mod   time.Time
-	by    string
-	why   Reason // it is left
-	err   error
-
-	gone   bool
-	sure   bool // it exists, in this version or another one
-	marked bool // by this run
-	going  bool
-}
-
-func (x *original) leave(why Reason, err error) { x.why, x.err = why, err }
-
-// was reports whether an earlier run was about to remove the original, and may
-// have removed it.
-func (x *original) was() bool { return x.Original == catalog.OriginalLeaving }
-
-func (x *original) info() store.Info {
-	return store.Info{Name: x.name, Size: x.m.Size, Version: x.m.Version}
-}
-
-// Retire removes those originals of a plan that are proven. A proof reads the
-// packed file back, and compares it with the current checksum of the
-// original's service, or with the original. Originals without a proof are
-// left. If Retire is killed, the next run finds and finishes its work.
-func Retire(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o RetireOptions) (Retired, error) {
-	r := &retirer{c: c, o: o, done: Retired{Proven: map[string]int64{}, Left: map[Reason]int64{}}}
-	r.o.Jobs = cmp.Or(o.Jobs, 16)
-	var err error
-	if r.j, err = openToDelete(ctx, c, p); err != nil {
-		return r.done, err
+// Retire removes those originals of a plan that are proven. A proof reads the packed file back, and compares
+// it with the current checksum of the original's service, or with the original. Originals without a proof are
+// left. Ranges of names are jobs, so that any worker may do them; Retire returns when they are done. If it is
+// killed, workers still do those that it has handed out.
+func Retire(ctx context.Context, f Fleet, p Plan, o RetireOptions) (Retired, error) {
+	r, err := newRetirer(ctx, f, p, o)
+	if err == nil {
+		err = r.run(ctx, r.work)
 	}
-	if !o.DryRun {
-		if err := c.SetRoots(ctx, p.ID, r.j.roots()); err != nil {
-			return r.done, err
+	return r.done, err
+}
+
+// run cuts ranges, and has the jobs done.
+func (r *retirer) run(ctx context.Context, work func(context.Context, []queue.Job) error) error {
+	for from := ""; ; {
+		ranges, next, more, err := r.cut(ctx, from)
+		if r.done.Limited, from = more, next; err == nil && len(ranges) > 0 {
+			err = r.retire(ctx, ranges, work)
 		}
+		// Some that count for the limit may have been left.
+		if err != nil || !more || len(ranges) == 0 {
+			return err
+		}
+	}
+}
+
+func newRetirer(ctx context.Context, f Fleet, p Plan, o RetireOptions) (r *retirer, err error) {
+	r = &retirer{f: f, o: o, failed: map[string]error{}, done: Retired{Proven: map[string]int64{}, Left: map[Reason]int64{}}}
+	if o.OlderThan > 0 {
+		r.until = time.Now().Add(-o.OlderThan)
+	}
+	if r.j, r.marked, err = openToDelete(ctx, f.Book, p); err != nil {
+		return r, err
 	}
 	// If a source cannot be listed, its objects are not gone.
 	for _, origin := range r.j.origins {
 		for _, err := range storekit.List(ctx, origin.st, origin.begin) {
 			if err != nil {
-				return r.done, err
+				return r, err
 			}
 			break
 		}
 	}
-	if r.scope, err = r.j.scope(ctx, c); err != nil {
-		return r.done, err
+	s, err := f.Book.Full(ctx)
+	if err != nil {
+		return r, err
 	}
-	err = r.run(ctx)
-	return r.done, err
+	r.done.Run = fmt.Sprintf("%016d-%s", s.Number, rand.Text()[:8])
+	r.retired = slices.ContainsFunc(s.Jobs, func(d book.Done) bool { return strings.HasPrefix(d.Job, r.j.id+"/"+retireKind+"-") })
+	r.scope, err = r.j.scope(ctx, f.Book)
+	return r, err
 }
 
-// run takes batch after batch.
-func (r *retirer) run(ctx context.Context) error {
-	var batch []*original
-	size := int64(0)
-	flush := func() error {
-		err := r.retire(ctx, batch)
-		batch, size = nil, 0
-		return err
-	}
-	for f, err := range r.j.live(ctx, r.c, r.scope.has) {
+// cut cuts what may be retired into ranges, as far as the limits allow, and returns where there is more.
+func (r *retirer) cut(ctx context.Context, from string) (ranges []retireArgs, next string, more bool, err error) {
+	objects, bytes := r.done.Objects+r.done.Finished, r.done.Bytes
+	var a *retireArgs
+	for l, err := range r.f.Book.Between(ctx, from, "", r.scope.has) {
 		if err != nil {
-			return err
+			return nil, "", false, err
 		}
-		if f.Original == catalog.OriginalLeft || !f.Kind.HasContent() {
+		r.retired = r.retired || l.Original != catalog.OriginalStays
+		if why, counts := r.j.mayRetire(l, r.scope, r.until); !counts {
 			continue
-		}
-		x := &original{liveFile: f}
-		switch {
-		case f.m.Outcome != catalog.Packed || f.m.Origin >= len(r.j.origins):
-			x.why = NotPacked
-		case f.m.Version == "":
-			x.why = NoVersion
-		case r.o.OlderThan > 0 && time.Since(r.scope[f.Archive].Added) < r.o.OlderThan:
-			if x.young = true; !x.was() {
-				x.why = TooYoung
-			}
-		}
-		if x.why != "" {
-			r.done.Left[x.why]++
-			continue
-		}
-		if r.beyond(len(batch), size+f.Size) {
-			// Some of the batch may be left.
-			if err := flush(); err != nil {
-				return err
-			}
-			if r.beyond(0, f.Size) {
-				r.done.Limited = true
-				return nil
-			}
-		}
-		if len(batch) > 0 && (len(batch) == retireBatch || size+f.Size > retireBytes) {
-			if err := flush(); err != nil {
-				return err
-			}
-		}
-		origin := r.j.origins[f.m.Origin]
-		x.st, x.name = origin.st, strings.TrimPrefix(f.Path, origin.prefix)
-		batch, size = append(batch, x), size+f.Size
-	}
-	return flush()
-}
-
-// beyond reports whether one more original after n would exceed the limits.
-// bytes is their total size, including that one.
-func (r *retirer) beyond(n int, bytes int64) bool {
-	return r.o.Limit > 0 && r.done.Objects+int64(n) >= r.o.Limit || r.o.LimitBytes > 0 && r.done.Bytes+bytes > r.o.LimitBytes
-}
-
-// retire proves a batch, and removes the proven originals.
-func (r *retirer) retire(ctx context.Context, batch []*original) error {
-	if len(batch) == 0 {
-		return nil
-	}
-	if err := pipe.Each(ctx, pipe.All(batch), r.o.Jobs, r.ask); err != nil {
-		return err
-	}
-	if err := r.prove(ctx, batch); err != nil {
-		return err
-	}
-	if r.o.DryRun {
-		for _, x := range batch {
-			x.gone = x.gone || x.why == ""
-		}
-		r.tell(batch)
-		return nil
-	}
-	err := r.remove(ctx, batch)
-	// Record what was done, even if the run was ended: otherwise the next run has
-	// to find out.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	err = cmp.Or(err, r.record(ctx, batch))
-	r.tell(batch)
-	return err
-}
-
-// ask requests the current state of an original, and the checksum of its
-// service.
-func (r *retirer) ask(ctx context.Context, x *original) error {
-	o, err := x.st.Open(ctx, x.name)
-	var is store.Info
-	if err == nil {
-		defer o.Close()
-		if headers := o.Can().Headers; x.m.Size == 0 && headers != nil {
-			_, err = headers(ctx) // a response about a range of an empty object has none
-		}
-	}
-	if err == nil {
-		is, err = o.Info(ctx)
-	}
-	if err == nil && (is.Size != x.m.Size || x.m.Size > 0 && is.Version != x.m.Version) { // a response about an empty object may have no version
-		x.leave(OriginalChanged, nil)
-		return nil
-	}
-	if err == nil {
-		x.sure, x.mod = true, is.ModTime
-		if why, err := r.besides(ctx, x, o); err != nil {
-			return x.amiss(ctx, err)
 		} else if why != "" {
-			x.leave(why, nil)
-			return nil
+			r.done.Left[why]++
+			continue
 		}
-		if x.m.Size > 0 {
-			x.sum, x.has, err = pack.SumOf(ctx, o)
+		if r.o.Limit > 0 && objects >= r.o.Limit || r.o.LimitBytes > 0 && bytes+l.Size > r.o.LimitBytes {
+			return ranges, l.Path, true, nil
 		}
+		objects, bytes = objects+1, bytes+l.Size
+		if a == nil || a.Objects == rangeObjects || a.Bytes+l.Size > rangeBytes {
+			ranges = append(ranges, retireArgs{Run: r.done.Run, Number: r.ranges, From: format.Escape(l.Path), Until: r.until,
+				NoReread: r.o.NoReread, Without: r.o.Without, DryRun: r.o.DryRun, Jobs: cmp.Or(min(max(r.o.Jobs, 0), maxJobs), 32)})
+			a = &ranges[len(ranges)-1]
+			r.ranges++
+		}
+		a.Before, a.Objects, a.Bytes = format.Escape(l.Path+"\x00"), a.Objects+1, a.Bytes+l.Size
 	}
+	return ranges, "", false, nil
+}
+
+// mayRetire reports whether the original of a file may be retired, or why not. It does not count if it is
+// retired.
+func (j *job) mayRetire(l catalog.Location, of scope, until time.Time) (why Reason, counts bool) {
 	switch {
-	case err == nil && x.young:
-		x.leave(TooYoung, nil)
-	case err == nil && x.m.Size == 0:
-		x.by = "size"
-	case err == nil && x.has:
-		x.by = pack.ProvenBy(x.sum)
-	case err == nil && r.o.NoReread:
-		x.leave(NoChecksum, nil)
-	case err == nil:
-		x.by = "bytes"
-	default:
-		return x.amiss(ctx, err)
+	case !l.Kind.HasContent() || l.Original == catalog.OriginalLeaving:
+		return "", false
+	case l.ETag == "" && !j.origins[j.originOf(l.Path)].st.Can().Near: // the bytes of a file prove it
+		return NoVersion, true
+	case !until.IsZero() && of[l.Archive].Added.After(until):
+		return TooYoung, true
 	}
-	return nil
+	return "", true
 }
 
-// besides returns a reason to leave an original because of what its service
-// stores besides its bytes. An archive without an ETag keeps nothing of that.
-func (r *retirer) besides(ctx context.Context, x *original, o store.Object) (Reason, error) {
-	can := o.Can()
-	if can.Headers == nil {
-		return "", nil
-	}
-	now, err := can.Headers(ctx)
-	was := now
-	if err == nil && x.ETag != "" {
-		was, err = r.c.Headers(ctx, x.Headers)
-	}
-	if err == nil && (!maps.Equal(was, now) || !x.Modified.IsZero() && x.Modified.Sub(x.mod).Abs() >= time.Second) {
-		return HeadersChanged, nil
-	}
-	if err == nil && can.Unkept != nil {
-		for _, why := range Unkept {
-			if slices.Contains(can.Unkept(), string(why)) && !slices.Contains(r.o.Without, why) {
-				return why, nil
-			}
-		}
-	}
-	return "", err
-}
-
-// amiss leaves an original that cannot be requested, unless the error may be
-// temporary.
-func (x *original) amiss(ctx context.Context, err error) error {
-	x.sure = false
-	switch {
-	case ctx.Err() != nil || storekit.Temporary(err):
-		return err
-	case errors.Is(err, store.ErrChanged):
-		x.leave(OriginalChanged, nil)
-	case !errors.Is(err, fs.ErrNotExist):
-		x.leave(Refused, err)
-	case x.was():
-		x.leave(OriginalGone, nil)
-		x.gone = true
-	default:
-		x.leave(OriginalGone, nil)
-	}
-	return nil
-}
-
-// prove reads the packed files of a batch back, and compares them.
-func (r *retirer) prove(ctx context.Context, batch []*original) error {
-	var all []*original
-	of := map[string]*original{}
-	for _, x := range batch {
-		if x.why == "" && x.Size > 0 {
-			all = append(all, x)
-			of[x.Path] = x
-		}
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	// Neighbours are read together.
-	slices.SortFunc(all, func(a, b *original) int {
-		return cmp.Or(cmp.Compare(a.Archive, b.Archive), cmp.Compare(a.Off, b.Off), strings.Compare(a.Path, b.Path))
-	})
-	// Each batch opens the archives again: an archive that is lost meanwhile
-	// proves nothing.
-	sh, err := shelf.New(ctx, r.c, shelf.Options{})
+func (r *retirer) retire(ctx context.Context, ranges []retireArgs, work func(context.Context, []queue.Job) error) error {
+	jobs, err := r.jobs(ctx, ranges)
 	if err != nil {
 		return err
 	}
-	defer sh.Close()
-	in, err := holdall.Open(ctx, shelf.Tree, holdall.OpenOptions{Store: sh, Format: shelf.Format.Name, Formats: []*format.Format{shelf.Format}, Parity: parity.None})
+	err = work(ctx, jobs)
+	// What was done counts, even if this was ended.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	return cmp.Or(err, r.sum(ctx, ranges))
+}
+
+func (r *retirer) jobs(ctx context.Context, ranges []retireArgs) ([]queue.Job, error) {
+	err := r.ready(ctx)
 	if err != nil {
-		return err
-	}
-	defer in.Close()
-	entries := func(yield func(format.Entry, error) bool) {
-		for _, x := range all {
-			if !yield(format.Entry{Name: x.Path, Kind: x.Kind, Size: x.Size, Digest: x.Digest, Ref: x.Location}, nil) {
-				return
-			}
-		}
-	}
-	met := map[string]bool{}
-	var mu sync.Mutex
-	err = in.Source().Sweep(ctx, entries, contents.AnyOrder, func(c contents.Content, err error) error {
-		x := of[c.Entry.Name]
-		mu.Lock()
-		met[x.Path] = true
-		mu.Unlock()
-		if err == nil {
-			err = x.compare(ctx, c.Checked())
-		}
-		r.o.Meter.Add(1, x.Size)
-		return x.judge(ctx, err)
-	})
-	if err == nil && len(met) < len(all) {
-		err = fmt.Errorf("%d of %d files were read", len(met), len(all))
-	}
-	return err
-}
-
-// judge leaves an original whose proof failed, unless the failure may be
-// temporary.
-func (x *original) judge(ctx context.Context, err error) error {
-	wrong, differs := errors.AsType[*differsError](err)
-	_, stale := errors.AsType[*shelf.StaleError](err)
-	asked, original := errors.AsType[*originalError](err)
-	switch {
-	case err == nil:
-	case ctx.Err() != nil || storekit.Temporary(err):
-		return err
-	case original:
-		return x.amiss(ctx, asked.error)
-	case differs:
-		x.leave(Differs, wrong)
-	case stale || errors.Is(err, store.ErrChanged) || errors.Is(err, fs.ErrNotExist):
-		x.leave(ArchiveChanged, err)
-	case errors.Is(err, format.ErrCorrupt):
-		x.leave(ArchiveDamaged, err)
-	default:
-		x.leave(Unreadable, err)
-	}
-	return nil
-}
-
-// A differsError reports that a packed file differs from its original.
-type differsError struct{ what string }
-
-func (e *differsError) Error() string { return e.what }
-
-// An originalError is an error of an original, not of its packed copy.
-type originalError struct{ error }
-
-// compare reads a packed file to its end, and compares it with the checksum of
-// the original's service, or with the original.
-func (x *original) compare(ctx context.Context, packed io.Reader) error {
-	var n int64
-	var err, wrong error
-	if x.has {
-		w := pack.NewWitness(x.Path, x.sum, x.Size)
-		n, err = io.Copy(w, packed)
-		if wrong = w.Wrong(); wrong != nil {
-			what := fmt.Sprintf("its service reports another %s", strings.ReplaceAll(x.by, "_", " "))
-			wrong = &differsError{what}
-		}
-	} else {
-		n, err = x.reread(ctx, packed)
-	}
-	if err == nil && n != x.Size {
-		err = fmt.Errorf("%s: expected %d bytes, found %d: %w", format.Escape(x.Path), x.Size, n, format.ErrCorrupt)
-	}
-	return cmp.Or(err, wrong)
-}
-
-// rereadBlock is how many bytes of an original are read at once.
-const rereadBlock = 1 << 20
-
-// reread compares a packed file with the original, byte by byte.
-func (x *original) reread(ctx context.Context, packed io.Reader) (n int64, err error) {
-	o, err := storekit.OpenAs(ctx, x.st, x.info())
-	if err != nil {
-		return 0, &originalError{err}
-	}
-	defer o.Close()
-	a, b := make([]byte, min(x.Size, rereadBlock)), make([]byte, min(x.Size, rereadBlock))
-	var differs error
-	for {
-		k, err := io.ReadFull(packed, a)
-		if k > 0 && differs == nil && n+int64(k) <= x.Size {
-			if err := o.ReadAt(ctx, b[:k], n); err != nil {
-				return n, &originalError{err}
-			}
-			if !bytes.Equal(a[:k], b[:k]) {
-				differs = &differsError{fmt.Sprintf("the original differs, in the block from byte %d on", n)}
-			}
-		}
-		n += int64(k)
-		switch err {
-		case nil:
-		case io.EOF, io.ErrUnexpectedEOF:
-			return n, differs
-		default:
-			return n, err
-		}
-	}
-}
-
-// remove removes the proven originals of a batch.
-func (r *retirer) remove(ctx context.Context, batch []*original) error {
-	going, err := r.mark(ctx, those(batch, func(x *original) bool { return x.why == "" }))
-	if err != nil || len(going) == 0 {
-		return err
-	}
-	if err := r.j.raise(ctx, r.c, r.j.sides()); err != nil {
-		return err
-	}
-	if r.o.Going != nil {
-		var all []Retirement
-		for _, x := range going {
-			all = append(all, r.told(x))
-		}
-		if err := r.o.Going(all); err != nil {
-			return err
-		}
-	}
-	for _, x := range going {
-		x.sure, x.going = false, true
-	}
-	return pipe.Each(ctx, pipe.All(going), r.o.Jobs, func(ctx context.Context, x *original) error {
-		info := x.info()
-		info.ModTime = x.mod
-		err := storekit.RemoveAs(ctx, x.st, info)
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			x.gone = true
-			return nil
-		}
-		return x.failed(ctx, err)
-	})
-}
-
-// mark records that originals are about to be removed, and returns those that
-// may be removed.
-func (r *retirer) mark(ctx context.Context, all []*original) ([]*original, error) {
-	if len(all) == 0 {
-		return nil, nil
-	}
-	if err := r.c.Mark(ctx, locations(all), catalog.OriginalLeaving); err != nil {
 		return nil, err
 	}
-	unseen := map[string]*original{}
-	first, last := all[0].Path, all[0].Path
-	for _, x := range all {
-		x.marked, unseen[x.Path] = true, x
-		first, last = min(first, x.Path), max(last, x.Path)
-	}
-	// From now on a rewrite copies the mark. This scan finds files that were
-	// rewritten before they had it.
-	for l, err := range r.c.Between(ctx, first, last+"\x00", r.scope.has) {
-		if err != nil {
+	jobs := make([]queue.Job, len(ranges))
+	for i, a := range ranges {
+		a.Careless = r.careless
+		jobs[i] = queue.Job{Plan: r.j.plan.Name, Kind: retireKind, Name: a.name(), Long: retireLong(a.Objects, a.Bytes)}
+		if jobs[i].Args, err = json.Marshal(a); err != nil {
 			return nil, err
 		}
-		if x := unseen[l.Path]; x != nil && l.Archive == x.Archive && l.Original == catalog.OriginalLeaving {
-			delete(unseen, l.Path)
+	}
+	return jobs, nil
+}
+
+// ready finds out whether originals may be removed at all. From then on there are markers: before anything is
+// said to be leaving.
+func (r *retirer) ready(ctx context.Context) error {
+	if r.retired && !r.marked && !r.o.Newest {
+		return &UnmarkedError{r.j.origins[0].address}
+	}
+	if r.o.DryRun || r.raised {
+		return nil
+	}
+	all := r.j.sides()
+	for i, o := range r.j.origins {
+		careless, err := all[i].careless(ctx, r.f.Book)
+		if err == nil && careless && !r.o.Unconditional {
+			err = &CarelessError{o.address}
 		}
+		if err != nil {
+			return err
+		}
+		r.careless = r.careless || careless
 	}
-	for _, x := range unseen {
-		x.leave(Moved, nil)
-	}
-	return those(all, func(x *original) bool { return x.why == "" }), nil
-}
-
-// failed finds out what became of an original that was not removed. If that is
-// unknown, it stays marked for the next run.
-func (x *original) failed(ctx context.Context, err error) error {
-	if ctx.Err() != nil || storekit.Temporary(err) {
-		return err
-	}
-	_, is := storekit.Briefly(x.st, x.name).Info(ctx)
-	switch {
-	case errors.Is(is, fs.ErrNotExist): // the response to an earlier try was lost
-		x.gone = true
-	case errors.Is(err, store.ErrChanged):
-		x.leave(OriginalChanged, nil)
-	default:
-		x.leave(Refused, err)
-	}
-	x.sure = is == nil
-	return nil
-}
-
-// record records the outcomes of a batch. An original that an earlier run was
-// about to remove stays marked unless it is gone: its removal may still be
-// under way.
-func (r *retirer) record(ctx context.Context, batch []*original) error {
-	gone := those(batch, func(x *original) bool { return x.gone })
-	stay := those(batch, func(x *original) bool { return x.marked && x.sure && !x.gone && !x.was() })
-	var err error
-	if len(gone) > 0 {
-		err = r.c.Mark(ctx, locations(gone), catalog.OriginalLeft)
-	}
-	if err == nil && len(stay) > 0 {
-		err = r.c.Mark(ctx, locations(stay), catalog.OriginalStays)
-	}
+	err := r.j.raise(ctx, r.f.Book, all)
+	r.raised, r.marked = err == nil, true
 	return err
 }
 
-// tell counts a batch, and reports its outcomes.
-func (r *retirer) tell(batch []*original) {
-	for _, x := range batch {
-		switch {
-		case x.gone && x.why == OriginalGone:
-			r.done.Finished++
-		case x.gone:
-			r.done.Objects++
-			r.done.Bytes += x.Size
-			r.done.Proven[x.by]++
-			if r.o.Gone != nil {
-				r.o.Gone(r.told(x))
-			}
-		case x.why != "":
-			r.done.Left[x.why]++
-			if r.o.Kept != nil {
-				r.o.Kept(Keeping{r.told(x), x.why, x.err, x.going})
-			}
+// work hands out jobs, and does those that retire originals of the plan until none is left.
+func (r *retirer) work(ctx context.Context, jobs []queue.Job) error {
+	left := func() (int, error) {
+		counts, err := r.f.Queue.Counts(ctx, r.j.plan.Name)
+		is := counts[retireKind]
+		return is[queue.Waiting] + is[queue.Running] + is[queue.Failed], err
+	}
+	if r.o.DryRun { // its worker would do the jobs of others, too
+		if n, err := left(); err != nil || n > 0 {
+			return cmp.Or(err, error(&RetiringError{r.j.plan.Name, n}))
+		}
+	}
+	if _, err := r.f.Queue.Add(ctx, jobs...); err != nil {
+		return err
+	}
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	w := newWorker(r.f, WorkOptions{Tries: r.o.Tries, Meter: r.o.Meter})
+	ended := make(chan error, 1)
+	go func() {
+		ended <- r.f.Queue.Work(working, queue.WorkOptions{Plans: []string{r.j.plan.Name}, Kinds: []string{retireKind}, Workers: r.o.Workers, Tries: w.o.Tries, Stay: true, Tell: r.o.Tell}, func(ctx context.Context, k queue.Job) error {
+			err := w.do(ctx, k)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.failed[k.Name] = err
+			return err
+		})
+	}()
+	for {
+		if n, err := left(); err != nil || n == 0 {
+			stop()
+			return cmp.Or(ctx.Err(), err, <-ended)
+		}
+		select {
+		case err := <-ended:
+			return cmp.Or(ctx.Err(), err)
+		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }
 
-func (r *retirer) told(x *original) Retirement {
-	return Retirement{x.Path, storekit.AddressOf(x.st, x.name), x.m.Version, x.Size, r.scope[x.Archive].Address, x.by}
-}
+// maxSummary is the largest summary of a range.
+const maxSummary = 64 << 20
 
-func those(all []*original, is func(*original) bool) (some []*original) {
-	for _, x := range all {
-		if is(x) {
-			some = append(some, x)
+// sum adds up what ranges have done, whoever did them.
+func (r *retirer) sum(ctx context.Context, ranges []retireArgs) error {
+	var missing []string
+	var mu sync.Mutex
+	err := pipe.Each(ctx, pipe.All(ranges), 16, func(ctx context.Context, a retireArgs) error {
+		var is Retired
+		in, err := readWhole(ctx, r.f.Book.Store(), r.f.at(retiredKind, r.j, a.summary()))
+		if err == nil {
+			err = errors.Join(json.NewDecoder(io.LimitReader(in, maxSummary)).Decode(&is), in.Close())
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if errors.Is(err, fs.ErrNotExist) {
+			missing = append(missing, a.name())
+			return nil
+		}
+		for i := range is.Kept {
+			is.Kept[i].Retirement = is.Kept[i].plain()
+		}
+		r.done.add(is)
+		return err
+	})
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	problems := map[string]error{}
+	for k, err := range r.f.Queue.Jobs(ctx, r.j.plan.Name) {
+		if err != nil {
+			return err
+		}
+		if k.Problem != "" {
+			problems[k.Name] = errors.New(k.Problem)
 		}
 	}
-	return some
-}
-
-func locations(all []*original) (some []catalog.Location) {
-	for _, x := range all {
-		some = append(some, x.Location)
+	maps.Copy(problems, r.failed)
+	err = errors.New("they were cancelled")
+	for _, name := range missing {
+		err = cmp.Or(problems[name], err)
 	}
-	return some
+	return fmt.Errorf("%d of %d ranges of originals are not done: %w", len(missing), len(ranges), err)
 }
 
-// Originals counts the outcomes for the originals of the visible files in a
-// plan's archives.
+// Originals counts the outcomes for the originals of the visible files in a plan's archives.
 type Originals struct {
 	Stay    int64 `json:"there"`
-	Leaving int64 `json:"leaving"` // an unfinished run was about to remove them, or has
-	Retired int64 `json:"retired"`
+	Retired int64 `json:"retired"`   // or about to be
+	Lingers int64 `json:"lingering"` // they were about to be retired, and a listing has found them since
+	Missing int64 `json:"missing"`   // at the last listing
 }
 
 // OriginalsOf reads all files of a plan's archives.
-func OriginalsOf(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (*Originals, error) {
+func OriginalsOf(ctx context.Context, b *book.Book, p Plan) (*Originals, error) {
 	n := &Originals{}
 	j, err := open(ctx, p)
 	if err != nil {
 		return n, err
 	}
-	scope, err := j.scope(ctx, c)
+	of, err := j.scope(ctx, b)
 	if err != nil {
 		return n, err
 	}
-	for l, err := range c.Between(ctx, "", "", scope.has) {
-		if err != nil {
+	for l, err := range b.Between(ctx, "", "", of.has) {
+		switch {
+		case err != nil:
 			return n, err
-		}
-		switch l.Original {
-		case catalog.OriginalLeft:
+		case l.Original == catalog.OriginalLeaving:
 			n.Retired++
-		case catalog.OriginalLeaving:
-			n.Leaving++
+		case l.Original == catalog.OriginalLingers:
+			n.Lingers++
+		case l.Missing:
+			n.Missing++
 		default:
 			n.Stay++
 		}

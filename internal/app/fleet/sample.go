@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format/kit/pipe"
-	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
@@ -54,7 +53,7 @@ type reservoir struct {
 // A lot is an object that was drawn: the higher its key, the longer it stays.
 type lot struct {
 	key    float64
-	m      catalog.Member
+	m      Member
 	pieces int64
 }
 
@@ -72,7 +71,7 @@ func newReservoir(most int) *reservoir {
 }
 
 // offer offers an object that takes pieces requests.
-func (r *reservoir) offer(m catalog.Member, pieces int64) {
+func (r *reservoir) offer(m Member, pieces int64) {
 	x := lot{math.Log(1-r.rand.Float64()) / float64(pieces), m, pieces}
 	if len(r.heap) < r.most {
 		heap.Push(&r.heap, x)

@@ -30,15 +30,15 @@ type Spec struct {
 	// contents. With several, each becomes a folder with the last element of its
 	// name.
 	Sources []string
-	// Target is the address of an archive. The archives are named like chunks:
-	// TARGET-00001, TARGET-00002, … In a format that is written in parts, the
-	// target is one archive. Each time that more is planned, there is one more
-	// archive: TARGET, TARGET-00002, …
+	// Target is the address of an archive. The names of the archives have the commit
+	// that began their listing, and a number: TARGET-00042-00001. In a format that
+	// is written in parts, the target is one archive. Each time that more is
+	// planned, there is one more: TARGET-00057.
 	Target string
 	// Format is the name of the format; empty derives it from the target.
 	Format string
 	// ChunkSize is how much content an archive, or a part of one, should hold; 0
-	// means 30 GB. No chunk has more than ChunkObjects objects; 0 means 4,000,000.
+	// means 3 GB. No chunk has more than ChunkObjects objects; 0 means 100,000.
 	ChunkSize, ChunkObjects int64
 	Exclude                 []string
 	Plain                   bool
@@ -54,16 +54,20 @@ type Spec struct {
 	// missing. Inventory is the address of the manifest of an S3 Inventory of the
 	// source's bucket. Both require a single source.
 	List, Inventory string
+	// Gone is the largest share of packed files whose originals may be missing in a listing; 0 means half. A
+	// larger share is treated as a mistake, and nothing is recorded of it.
+	Gone float64
 	// Tell, if not nil, is called with each object that is not planned because of
 	// an error of its own.
 	Tell func(path string, err error)
 }
 
 const (
-	defaultChunkSize = 30e9
+	// A chunk is the work of one job, which takes one or two minutes.
+	defaultChunkSize = 3e9
 
 	// A chunk of so many objects ends before that if its index is large.
-	defaultChunkObjects = 4_000_000
+	defaultChunkObjects = 100_000
 
 	// rowRest is about how many bytes of an index an object takes besides its name,
 	// and besides the headers where they are known: the places of its content, its
@@ -77,7 +81,7 @@ var maxIndex int64 = (format.Limits{}).OrDefault().Index
 
 // indexBytes estimates how many bytes of its archive's index a member takes.
 // Control characters, quotes and bytes that are not ASCII may be escaped.
-func indexBytes(m catalog.Member) int64 {
+func indexBytes(m Member) int64 {
 	n := int64(rowRest + len(m.Path) + m.Headers)
 	for _, c := range []byte(m.Path) {
 		if c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
@@ -114,12 +118,14 @@ func (e *DiffersError) Unwrap() error { return fs.ErrExist }
 
 // A job is an open plan.
 type job struct {
-	plan    catalog.Plan
+	plan    Plan
+	id      string // in names of objects and queues
 	set     settings
 	format  *format.Format
 	origins []origin
 	target  store.Store
 	name    string                       // of the target
+	names   *glob.Filter                 // of what is packed
 	tell    func(path string, err error) // Spec.Tell
 }
 
@@ -149,47 +155,47 @@ func cutStar(address string) (folder, begin string, err error) {
 }
 
 // planned returns the plan for a Spec.
-func (s Spec) planned() (catalog.Plan, error) {
+func (s Spec) planned() (Plan, error) {
 	if len(s.Sources) == 0 || s.Target == "" {
-		return catalog.Plan{}, errors.New("expected sources and a target")
+		return Plan{}, errors.New("expected sources and a target")
 	}
 	if s.ChunkSize < 0 || s.ChunkObjects < 0 {
-		return catalog.Plan{}, fmt.Errorf("expected a chunk size, found %d bytes and %d objects", s.ChunkSize, s.ChunkObjects)
+		return Plan{}, fmt.Errorf("expected a chunk size, found %d bytes and %d objects", s.ChunkSize, s.ChunkObjects)
 	}
 	if _, err := glob.NewFilter(nil, s.Exclude); err != nil {
-		return catalog.Plan{}, err
+		return Plan{}, err
 	}
 	if s.listed() && (len(s.Sources) > 1 || s.List != "" && s.Inventory != "") {
-		return catalog.Plan{}, errors.New("expected one source with a list of its objects")
+		return Plan{}, errors.New("expected one source with a list of its objects")
 	}
 	for _, a := range append(slices.Clone(s.Sources), s.Target, s.List, s.Inventory) {
 		if store.Redact(a) != a {
-			return catalog.Plan{}, fmt.Errorf("%s: an address with a password or a query would be readable in the catalogue: remove it from the address", store.Redact(a))
+			return Plan{}, fmt.Errorf("%s: an address with a password or a query would be readable in the catalogue: remove it from the address", store.Redact(a))
 		}
 	}
 	f := format.All().ByExtension(s.Target)
 	if s.Format != "" {
 		if f = format.All().ByName(s.Format); f == nil {
-			return catalog.Plan{}, fmt.Errorf("%s: no such format", format.Escape(s.Format))
+			return Plan{}, fmt.Errorf("%s: no such format", format.Escape(s.Format))
 		}
 	}
 	if f == nil {
-		return catalog.Plan{}, fmt.Errorf("%s: unknown extension: set the format to write", format.Escape(s.Target))
+		return Plan{}, fmt.Errorf("%s: unknown extension: set the format to write", format.Escape(s.Target))
 	}
 	if !f.Chunked && f.Parts == nil {
-		return catalog.Plan{}, fmt.Errorf("%s cannot be packed by a fleet: it has neither chunks nor parts: %w", f.Name, errors.ErrUnsupported)
+		return Plan{}, fmt.Errorf("%s cannot be packed by a fleet: it has neither chunks nor parts: %w", f.Name, errors.ErrUnsupported)
 	}
 	if s.Protect != 0 && f.Parts != nil {
-		return catalog.Plan{}, fmt.Errorf("%s is written in parts, which cannot have parity: protect the finished archive: %w", f.Name, errors.ErrUnsupported)
+		return Plan{}, fmt.Errorf("%s is written in parts, which cannot have parity: protect the finished archive: %w", f.Name, errors.ErrUnsupported)
 	}
 	b, err := json.Marshal(settings{Sources: s.Sources, ChunkSize: cmp.Or(s.ChunkSize, defaultChunkSize), ChunkObjects: cmp.Or(s.ChunkObjects, defaultChunkObjects),
 		Exclude: s.Exclude, Plain: s.Plain, Param: s.Param, Protect: s.Protect, List: cmp.Or(s.List, s.Inventory)})
-	return catalog.Plan{Name: cmp.Or(s.Name, s.Target), Format: f.Name, Target: s.Target, Settings: b}, err
+	return Plan{Name: cmp.Or(s.Name, s.Target), Format: f.Name, Target: s.Target, Settings: b}, err
 }
 
 // differs returns the name of a property in which a plan differs from the
 // requested one, or "" if there is none.
-func differs(is, wish catalog.Plan) string {
+func differs(is, wish Plan) string {
 	switch {
 	case is.Format != wish.Format:
 		return "format"
@@ -213,8 +219,8 @@ func differs(is, wish catalog.Plan) string {
 }
 
 // open opens the stores of a plan.
-func open(ctx context.Context, p catalog.Plan) (*job, error) {
-	j := &job{plan: p}
+func open(ctx context.Context, p Plan) (*job, error) {
+	j := &job{plan: p, id: idOf(p.Name)}
 	err := json.Unmarshal(p.Settings, &j.set)
 	if err == nil && (len(j.set.Sources) == 0 || j.set.ChunkSize <= 0 || j.set.ChunkObjects <= 0) {
 		err = errors.New("no sources, or no sizes")
@@ -226,6 +232,9 @@ func open(ctx context.Context, p catalog.Plan) (*job, error) {
 		return nil, fmt.Errorf("plan %s: format %s cannot be written here", format.Escape(p.Name), format.Escape(p.Format))
 	}
 	if err := j.format.CheckParams(format.ToCreate, j.set.Param); err != nil {
+		return nil, fmt.Errorf("plan %s: %w", format.Escape(p.Name), err)
+	}
+	if j.names, err = glob.NewFilter(nil, j.set.Exclude); err != nil {
 		return nil, fmt.Errorf("plan %s: %w", format.Escape(p.Name), err)
 	}
 	prefixes := map[string]bool{}
@@ -259,32 +268,31 @@ func open(ctx context.Context, p catalog.Plan) (*job, error) {
 	return j, nil
 }
 
-// chunk returns the name of a chunk's archive. Numbers in the plan count from
-// 0.
-func (j *job) chunk(number int) string {
-	return pack.ChunkName(j.name, number+1, j.format.Extensions[0])
+// chunk returns the name of the archive of a chunk: the commit that began the listing, and a number from 0
+// on. No name is used twice.
+func (j *job) chunk(listing int64, number int) string {
+	ext := j.format.Extensions[0]
+	return pack.ChunkName(pack.ChunkName(j.name, int(listing), ext), number+1, ext)
 }
 
-// number returns the number of the chunk whose archive has this name, or -1 if
-// no chunk's has.
-func (j *job) number(name string) int {
+// around returns the parts of a chunk's name before and after its numbers.
+func (j *job) around() (head, tail string) {
+	name := j.chunk(0, -1)
+	i := strings.LastIndex(name, "00000-00000")
+	return name[:i], name[i+len("00000-00000"):]
+}
+
+// owns reports whether an archive has a name of the plan's form.
+func (j *job) owns(name string) bool {
 	head, tail := j.around()
 	digits, ok := strings.CutPrefix(name, head)
 	if ok {
 		digits, ok = strings.CutSuffix(digits, tail)
 	}
-	n, err := strconv.Atoi(digits)
-	if !ok || err != nil || j.chunk(n-1) != name {
-		return -1
-	}
-	return n - 1
-}
-
-// around returns the parts of a chunk's name before and after its number.
-func (j *job) around() (head, tail string) {
-	name := j.chunk(-1)
-	i := strings.LastIndex(name, "00000")
-	return name[:i], name[i+len("00000"):]
+	listing, number, _ := strings.Cut(digits, "-")
+	l, lerr := strconv.ParseInt(listing, 10, 64)
+	n, err := strconv.Atoi(number)
+	return ok && lerr == nil && err == nil && n > 0 && j.chunk(l, n-1) == name
 }
 
 // roots returns the places that the plan's archives are packed from. A source
@@ -295,7 +303,7 @@ func (j *job) roots() catalog.Roots {
 	for _, o := range j.origins {
 		at := storekit.AddressOf(o.st, o.begin)
 		if o.begin == "" {
-			at = strings.TrimRight(at, "/") + "/"
+			at = strings.TrimRight(cmp.Or(at, o.address), "/") + "/"
 		}
 		all = append(all, catalog.Root{Prefix: o.prefix + o.begin, Address: at})
 	}

@@ -2,12 +2,14 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"path"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/fleet/queue"
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
@@ -15,134 +17,130 @@ import (
 
 // A Status is the progress of a plan.
 type Status struct {
-	Plan catalog.Plan
-	catalog.Totals
-	// Rate is how many bytes per second the active workers pack, and Left is how
-	// long the rest takes at that rate. Both are zero if no worker is active.
-	Rate float64
-	Left time.Duration
-	// Running are the chunks that are claimed. Problems are those that failed the
-	// last time, and those that were set aside.
-	Running, Problems []catalog.Chunk
-	// Proven counts the packed objects by the checksum that they were compared
-	// with, as holdall.Summary does. "unknown" counts those without a record of
-	// it.
+	Plan     Plan
+	Archives int64 // of its sources, in the catalogue
+	Objects  int64 // in them
+	Bytes    int64 // of the archives
+	// Waiting are the chunks that are not packed, and what is in them.
+	Waiting, WaitingObjects, WaitingBytes int64
+	// Jobs counts what is handed out, and Problems are the jobs that failed the last time, or were set aside.
+	Jobs     map[string]map[queue.Status]int
+	Problems []queue.State
+	Left     map[Outcome]int64 // objects that could not be packed
+	// Proven counts the packed objects by the checksum that they were compared with. "unknown" counts those
+	// without a record of it.
 	Proven map[string]int64
-	// Damaged are objects that are damaged at the source and are not planned
-	// again, at most a thousand.
-	Damaged []catalog.Member
+	// Damaged are objects that are damaged at the source, at most a thousand.
+	Damaged []Member
 }
 
 // StatusOf returns the progress of a plan.
-func StatusOf(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (Status, error) {
-	s := Status{Plan: p, Proven: map[string]int64{}}
-	var err error
-	if s.Totals, err = c.Totals(ctx, p.ID); err != nil {
+func StatusOf(ctx context.Context, f Fleet, p Plan) (Status, error) {
+	s := Status{Plan: p, Proven: map[string]int64{}, Left: map[Outcome]int64{}}
+	j, err := open(ctx, p)
+	if err != nil {
 		return s, err
 	}
-	now, unknown := time.Now(), s.Outcomes[catalog.Packed]
-	for k, err := range c.Chunks(ctx, p.ID) {
+	of, err := j.scope(ctx, f.Book)
+	if err != nil {
+		return s, err
+	}
+	for _, a := range of {
+		s.Archives++
+		s.Objects += a.Entries
+		s.Bytes += a.Size
+		if unknown := a.Entries - countProven(s.Proven, a.Proven); unknown > 0 {
+			s.Proven["unknown"] += unknown
+		}
+	}
+	all, err := f.waiting(ctx, j)
+	if err != nil {
+		return s, err
+	}
+	for _, k := range all {
+		if k.done {
+			continue
+		}
+		if k, err = f.sized(ctx, j, k); errors.Is(err, errGone) {
+			continue
+		}
 		if err != nil {
 			return s, err
 		}
-		for by := range strings.FieldsSeq(k.Proven) {
-			by, n, _ := strings.Cut(by, ":")
-			objects, _ := strconv.ParseInt(n, 10, 64)
-			s.Proven[by] += objects
-			unknown -= objects
+		s.Waiting++
+		s.WaitingObjects += k.Count
+		s.WaitingBytes += k.Bytes
+	}
+	if s.Jobs, err = f.Queue.Counts(ctx, p.Name); err != nil {
+		return s, err
+	}
+	for k, err := range f.Queue.Jobs(ctx, p.Name) {
+		if err != nil {
+			return s, err
 		}
-		if k.State == catalog.ChunkLeased && k.LeaseUntil.After(now) {
-			s.Running = append(s.Running, k)
-			if took := now.Sub(k.Started); took > 0 {
-				s.Rate += float64(k.BytesDone) / took.Seconds()
-			}
-		} else if k.Problem != "" && k.State != catalog.ChunkDone {
+		if k.Status == queue.Failed || k.Status == queue.SetAside {
 			s.Problems = append(s.Problems, k)
 		}
 	}
-	if unknown > 0 {
-		s.Proven["unknown"] = unknown
-	}
-	for m, err := range c.LeftOut(ctx, p.ID, catalog.Damaged) {
+	for m, err := range Left(ctx, f, p) {
 		if err != nil {
 			return s, err
 		}
-		if s.Damaged = append(s.Damaged, m); len(s.Damaged) == 1000 {
-			break
+		if s.Left[m.Outcome]++; m.Outcome == Damaged && len(s.Damaged) < 1000 {
+			s.Damaged = append(s.Damaged, m)
 		}
-	}
-	rest := s.States[catalog.ChunkPlanned].Bytes + s.States[catalog.ChunkLeased].Bytes - s.BytesDone
-	if s.Rate >= 1 {
-		s.Left = time.Duration(float64(max(rest, 0)) / s.Rate * float64(time.Second))
 	}
 	return s, nil
 }
 
-// Cancel ends the work on a plan, and aborts the uploads of archives that are
-// not complete. Complete archives stay. It returns the number of aborted
-// uploads.
-func Cancel(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (int, error) {
-	j, err := open(ctx, p)
-	if err != nil {
-		return 0, err
+// countProven adds counts in the form of catalog.Archive.Proven, and returns how many there are.
+func countProven(sum map[string]int64, counts string) (n int64) {
+	for by := range strings.FieldsSeq(counts) {
+		by, n1, _ := strings.Cut(by, ":")
+		objects, _ := strconv.ParseInt(n1, 10, 64)
+		sum[by] += objects
+		n += objects
 	}
-	if err := c.CancelPlan(ctx, p.ID); err != nil {
-		return 0, err
-	}
-	return j.sweep(ctx, c)
+	return n
 }
 
-// sweep aborts leftover uploads of archives that no worker is packing any
-// more, and returns how many there were.
-func (j *job) sweep(ctx context.Context, c *catalog.Catalog) (int, error) {
-	over, err := j.over(ctx, c)
-	if err != nil {
-		return 0, err
+// A scope is the archives with the same roots, by their IDs.
+type scope map[int64]catalog.Archive
+
+func (s scope) has(id int64) bool { _, ok := s[id]; return ok }
+
+// scope returns the archives with the same roots as a plan's.
+func (j *job) scope(ctx context.Context, b *book.Book) (scope, error) {
+	all, err := b.Archives(ctx)
+	of, roots := scope{}, j.roots()
+	for _, a := range all {
+		if a.Roots == roots {
+			of[a.ID] = a
+		}
 	}
+	return of, err
+}
+
+// sweep aborts unfinished uploads of a plan's archives.
+func (j *job) sweep(ctx context.Context) error {
 	head, _ := j.around()
+	mine := func(name string) bool { return j.owns(strings.TrimSuffix(name, parity.Suffix)) }
 	if j.format.Parts != nil {
-		head = strings.TrimSuffix(j.whole(0), path.Ext(j.whole(0)))
+		head = strings.TrimSuffix(strings.TrimSuffix(j.name, "/"), path.Ext(j.name))
+		mine = j.ownsPart
 	}
-	return storekit.Abandon(ctx, j.target, head, func(u store.Upload) bool { return over(u.Name) })
+	_, err := storekit.Abandon(ctx, j.target, head, func(u store.Upload) bool { return mine(u.Name) })
+	return err
 }
 
-// over returns a function that reports whether a name belongs to a chunk that
-// no worker is packing any more. It also removes leftovers of the merging of
-// finished archives.
-func (j *job) over(ctx context.Context, c *catalog.Catalog) (func(name string) bool, error) {
-	numbers, objects, folders := map[int]bool{}, map[string]bool{}, map[string]bool{}
-	s := seat{}
-	for k, err := range c.Chunks(ctx, j.plan.ID) {
-		if err != nil {
-			return nil, err
-		}
-		over := k.State != catalog.ChunkPlanned && k.State != catalog.ChunkLeased
-		switch {
-		case j.format.Parts == nil:
-			numbers[k.Number] = over
-			continue
-		case k.Last:
-			folders[j.whole(s.archive)+"/"] = over
-			if k.State == catalog.ChunkDone {
-				j.clear(ctx, j.whole(s.archive))
-			}
-		default:
-			objects[j.format.Parts.Object(j.whole(s.archive), len(s.parts))] = over
-		}
-		s = s.next(k)
-	}
-	return func(name string) bool {
-		if j.format.Parts == nil {
-			return numbers[j.number(strings.TrimSuffix(name, parity.Suffix))]
-		}
-		if over, ok := objects[name]; ok {
-			return over
-		}
-		for folder, over := range folders {
-			if strings.HasPrefix(name, folder) {
-				return over
-			}
-		}
+// ownsPart reports whether a name is below an archive of a plan that is written in parts.
+func (j *job) ownsPart(name string) bool {
+	first := j.whole(j.plan.first, 0)
+	stem := strings.TrimSuffix(first, path.Ext(first))
+	rest, ok := strings.CutPrefix(name, stem)
+	if !ok {
 		return false
-	}, nil
+	}
+	folder, _, ok := strings.Cut(rest, "/")
+	return ok && strings.Trim(strings.TrimSuffix(folder, path.Ext(folder)), "-0123456789") == "" && path.Ext(folder) == path.Ext(first)
 }

@@ -3,437 +3,199 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"math/rand/v2"
-	"os"
-	"slices"
 	"sync"
-	"time"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/app/catalog"
-	"github.com/holdall/holdall/internal/base/meter"
+	"github.com/holdall/holdall/internal/app/fleet/queue"
+)
+
+// The kinds of jobs.
+const (
+	packKind   = "pack"
+	retireKind = "retire"
 )
 
 // WorkOptions are options for a worker; the zero value suits most callers.
 type WorkOptions struct {
 	// Plan is the name of the only plan to work on; empty means all plans.
 	Plan string
-	// Workers is how many chunks are packed at once; 0 means 1.
+	// Workers is how many jobs are done at once; 0 means 1.
 	Workers int
 	// Jobs is how many objects of a chunk are read at once; 0 means 16.
 	Jobs int
-	// Owner is the name under which chunks are claimed; empty means the machine's
-	// name and the process.
-	Owner string
-	// Lease is how long a claim lasts if it is not renewed; 0 means 45 seconds.
-	Lease time.Duration
-	// Tries is how often a chunk may fail before it is set aside; 0 means 5. If
-	// one object cannot be read, only that object is set aside, and the others are
-	// packed. The second try comes after Pause, and each further one after four
-	// times the previous delay. A Pause of 0 means 5 seconds.
+	// Tries is how often a job may fail before it is set aside; 0 means 5. If one object cannot be read, only
+	// that object is set aside, and the others are packed.
 	Tries int
-	Pause time.Duration
-	// Stay keeps looking for chunks when none is left.
+	// Stay waits for more when nothing is left.
 	Stay bool
-	// Look is how often to look for chunks, and to retry when waiting; 0 means 2
-	// seconds, or 5 with a Feed.
-	Look time.Duration
-	// Feed, if not nil, announces chunks that are due.
-	Feed Feed
-	// Tell, if not nil, is called with the outcomes of chunks. Calls are not
-	// concurrent.
+	// Tell, if not nil, is called with what happens to jobs. Calls are not concurrent.
 	Tell func(Event)
 	// Meter counts what is packed.
 	Meter *holdall.Meter
-	// NoVerify turns off the comparison of objects with the checksums of their
-	// service.
+	// NoVerify turns off the comparison of objects with the checksums of their service.
 	NoVerify bool
-	// NoCopy reads all objects. Otherwise the service itself copies large objects,
-	// which are then not compared and have no digest.
+	// NoCopy reads all objects. Otherwise the service itself copies large objects, which are then not
+	// compared and have no digest.
 	NoCopy bool
+
+	again bool // every job counts as one that was tried before
 }
 
-// An Event is the outcome of a claimed chunk.
+// An Event is what happened to a job.
 type Event struct {
-	Chunk  catalog.Chunk
-	What   What
-	Err    error // why the chunk failed, was lost or was set aside
-	Took   time.Duration
-	Bytes  int64 // packed
-	Resent int64 // bytes that the store still had from an earlier try
-	Left   []catalog.Member
+	queue.Event
+	Chunk Chunk // of a job that packs
 }
 
-// What is the kind of an Event.
-type What string
+// A Chunk is what became of a chunk that was packed.
+type Chunk struct {
+	Archive string // its address, or that of a part
+	Objects int64  // packed
+	Bytes   int64
+	Resent  int64 // bytes that the store still had from an earlier try
+	Left    []Member
+}
 
-const (
-	Claimed  What = "claimed"
-	Done     What = "done"
-	Failed   What = "failed"    // it will be tried again
-	Lost     What = "lost"      // another worker has it
-	SetAside What = "set aside" // it will not be tried again
-	Stopped  What = "stopped"   // the worker was told to stop
-)
-
-// Worked counts the outcomes of the chunks that a worker claimed.
+// Worked counts what a worker has done.
 type Worked struct {
 	Done     int   `json:"done"`
 	Failed   int   `json:"failed"`
-	Lost     int   `json:"lost"`
 	SetAside int   `json:"set_aside"`
-	Objects  int64 `json:"objects"` // of those done
+	Objects  int64 `json:"objects"`
 	Bytes    int64 `json:"bytes"`
+	Left     int64 `json:"left"` // objects that could not be packed
 }
 
 type worker struct {
-	c    *catalog.Catalog
-	o    WorkOptions
-	plan int64 // 0 means any
+	Fleet
+	o WorkOptions
 
-	offers chan *offer     // from the feed to idle goroutines
-	over   context.Context // ends when no goroutine takes offers any more
-
-	mu     sync.Mutex
-	jobs   map[int64]*job
-	sum    Worked
-	patrol time.Time // when to look for chunks whose lease has ended
+	mu    sync.Mutex
+	jobs  map[string]*job
+	sum   Worked
+	packs map[string]Chunk // of jobs that are about to be told
 }
 
-// Work claims chunks and packs them, until no chunk is left that any worker
-// could pack, or ctx ends. Failed chunks do not make Work fail.
-func Work(ctx context.Context, c *catalog.Catalog, o WorkOptions) (Worked, error) {
-	w := &worker{c: c, o: o, jobs: map[int64]*job{}}
+// Work does jobs until none is left that any worker could do, or ctx ends. Jobs that fail do not make Work
+// fail.
+func Work(ctx context.Context, f Fleet, o WorkOptions) (Worked, error) {
+	w := newWorker(f, o)
+	of := queue.WorkOptions{Kinds: []string{packKind, rewriteKind, retireKind}, Workers: o.Workers, Tries: w.o.Tries, Stay: o.Stay, Tell: w.told}
 	if o.Plan != "" {
-		p, err := c.Plan(ctx, o.Plan)
-		if err != nil {
-			return Worked{}, err
-		}
-		w.plan = p.ID
+		of.Plans = []string{o.Plan}
 	}
-	host, _ := os.Hostname()
-	look := 2 * time.Second
-	if o.Feed != nil {
-		look = 5 * time.Second
-	}
-	w.o.Lease = cmp.Or(max(o.Lease, 0), 45*time.Second)
-	w.o.Pause = cmp.Or(max(o.Pause, 0), 5*time.Second)
-	w.o.Look = cmp.Or(max(o.Look, 0), look)
-	w.o.Tries = cmp.Or(max(o.Tries, 0), 5)
-	w.o.Owner = cmp.Or(o.Owner, fmt.Sprintf("%s/%d", host, os.Getpid()))
-	var wg sync.WaitGroup
-	errs := make([]error, max(o.Workers, 1))
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	if o.Feed != nil {
-		w.offers = make(chan *offer)
-		over, done := context.WithCancel(context.WithoutCancel(ctx))
-		defer done()
-		w.over = over
-		stop, err := o.Feed.Feed(ctx, w.plan, len(errs), w.offered)
-		if err != nil {
-			return Worked{}, err
-		}
-		defer func() {
-			done()
-			stop()
-		}()
-	}
-	for i := range errs {
-		wg.Go(func() {
-			if errs[i] = w.loop(ctx, fmt.Sprintf("%s/%d", w.o.Owner, i+1)); errs[i] != nil {
-				cancel(errs[i])
-			}
-		})
-	}
-	wg.Wait()
-	return w.sum, errors.Join(errs...)
+	err := f.Queue.Work(ctx, of, w.do)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sum, err
 }
 
-// patience is how long a database may be unavailable before a worker gives up.
-const patience = 2 * time.Minute
-
-func (w *worker) loop(ctx context.Context, owner string) error {
-	var failing time.Time // since when
-	for ctx.Err() == nil {
-		k, o, err := w.next(ctx, owner)
-		if err == nil {
-			failing = time.Time{}
-			o.end(0, w.chunk(ctx, k))
-			continue
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		if errors.Is(err, catalog.ErrNone) {
-			failing = time.Time{}
-			more, err := w.more(ctx)
-			if err == nil && !more && !w.o.Stay {
-				w.sweep(ctx)
-				return nil
-			}
-			if w.o.Feed != nil {
-				continue // which is waited for
-			}
-		} else if failing.IsZero() {
-			failing = time.Now()
-		} else if time.Since(failing) > patience {
-			return err
-		}
-		w.sleep(ctx, w.later())
-	}
-	return nil
+func newWorker(f Fleet, o WorkOptions) *worker {
+	o.Tries = cmp.Or(max(o.Tries, 0), 5)
+	return &worker{Fleet: f, o: o, jobs: map[string]*job{}, packs: map[string]Chunk{}}
 }
 
-// later returns a random delay, so that workers do not all look at the same
-// time.
-func (w *worker) later() time.Duration { return w.o.Look/2 + rand.N(w.o.Look) }
-
-func (w *worker) sleep(ctx context.Context, d time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	<-ctx.Done()
-}
-
-// sweep cleans up after workers that died between their last two steps. It is
-// optional: nothing depends on it.
-func (w *worker) sweep(ctx context.Context) {
-	plans, err := w.plans(ctx)
+func (w *worker) do(ctx context.Context, k queue.Job) error {
+	j, err := w.job(ctx, k.Plan)
 	if err != nil {
-		return
+		return err
 	}
-	for _, p := range plans {
-		if j, err := w.job(ctx, p.ID); err == nil {
-			_, _ = j.sweep(ctx, w.c)
+	if w.o.again {
+		k.Attempt++
+	}
+	switch k.Kind {
+	case packKind:
+		var c chunk
+		if err := json.Unmarshal(k.Args, &c); err != nil || c.name() != k.Name {
+			return queue.Never(fmt.Errorf("job %s: not that of a chunk", k.Name))
 		}
+		err = w.pack(ctx, j, c, k.Attempt)
+	case rewriteKind:
+		var r rewriting
+		if err := json.Unmarshal(k.Args, &r); err != nil || r.name() != k.Name || len(r.Archives) == 0 {
+			return queue.Never(fmt.Errorf("job %s: not that of a rewrite", k.Name))
+		}
+		err = w.remake(ctx, j, r, k)
+	case retireKind:
+		err = w.retire(ctx, j, k)
+	default:
+		err = queue.Never(fmt.Errorf("job %s: of an unknown kind", k.Name))
 	}
+	if errors.Is(err, errGone) { // another has done it, or its plan was cancelled
+		err = nil
+	}
+	return err
 }
 
-// plans returns the plans to work on.
-func (w *worker) plans(ctx context.Context) ([]catalog.Plan, error) {
-	all, err := w.c.Plans(ctx)
-	return slices.DeleteFunc(all, func(p catalog.Plan) bool { return w.plan != 0 && w.plan != p.ID }), err
-}
-
-// more reports whether there are chunks that are neither done nor given up.
-// Other workers may have them, and die.
-func (w *worker) more(ctx context.Context) (bool, error) {
-	plans, err := w.plans(ctx)
-	if err != nil {
-		return false, err
-	}
-	for _, p := range plans {
-		t, err := w.c.Totals(ctx, p.ID)
-		if err != nil {
-			return false, err
-		}
-		if t.States[catalog.ChunkPlanned].Chunks+t.States[catalog.ChunkLeased].Chunks == 0 {
-			continue
-		}
-		if t.States[catalog.ChunkSetAside].Chunks == 0 {
-			return true, nil
-		}
-		if some, err := w.unblocked(ctx, p.ID); some || err != nil {
-			return some, err
-		}
-	}
-	return false, nil
-}
-
-// unblocked reports whether a plan has chunks that do not wait for one that
-// was set aside.
-func (w *worker) unblocked(ctx context.Context, plan int64) (bool, error) {
-	aside := false
-	for k, err := range w.c.Chunks(ctx, plan) {
-		if err != nil {
-			return false, err
-		}
-		switch k.State {
-		case catalog.ChunkSetAside:
-			aside = true
-		case catalog.ChunkPlanned, catalog.ChunkLeased:
-			if !k.Last || !aside {
-				return true, nil
-			}
-		}
-	}
-	return false, nil
-}
-
-// job opens the plan of a chunk, once for all its chunks.
-func (w *worker) job(ctx context.Context, plan int64) (*job, error) {
+// job opens a plan, once for all its jobs.
+func (w *worker) job(ctx context.Context, plan string) (*job, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if j := w.jobs[plan]; j != nil {
 		return j, nil
 	}
-	plans, err := w.plans(ctx)
+	p, err := PlanNamed(ctx, w.Book, plan)
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(plans, func(p catalog.Plan) bool { return p.ID == plan })
-	if i < 0 {
-		return nil, fmt.Errorf("plan %d: %w", plan, fs.ErrNotExist)
-	}
-	j, err := open(ctx, plans[i])
+	j, err := open(ctx, p)
 	if err == nil {
 		w.jobs[plan] = j
 	}
 	return j, err
 }
 
-func (w *worker) tell(e Event) {
+// became notes what became of a chunk, for told.
+func (w *worker) became(plan, job string, c Chunk) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.packs[plan+"\x00"+job] = c
+}
+
+// told counts what happened to a job, and passes it on.
+func (w *worker) told(e queue.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := e.Job.Plan + "\x00" + e.Job.Name
+	x := Event{Event: e, Chunk: w.packs[key]}
+	delete(w.packs, key)
 	switch e.What {
-	case Done:
+	case queue.Done:
 		w.sum.Done++
-		w.sum.Objects += e.Chunk.Objects - int64(len(e.Left))
-		w.sum.Bytes += e.Bytes
-	case Failed:
+		w.sum.Objects += x.Chunk.Objects
+		w.sum.Bytes += x.Chunk.Bytes
+		w.sum.Left += int64(len(x.Chunk.Left))
+	case queue.Retried:
 		w.sum.Failed++
-	case Lost:
-		w.sum.Lost++
-	case SetAside:
+	case queue.Dropped:
 		w.sum.SetAside++
 	}
 	if w.o.Tell != nil {
-		w.o.Tell(e)
+		w.o.Tell(x)
 	}
 }
 
-// chunk packs a claimed chunk, and settles the claim. It returns why the chunk
-// is not done.
-func (w *worker) chunk(ctx context.Context, k claim) error {
-	w.tell(Event{Chunk: k.Chunk, What: Claimed})
-	begun := time.Now()
-	e := Event{Chunk: k.Chunk}
-	lease := w.hold(ctx, k)
-	e.What, e.Err = Done, w.pack(lease.ctx, k.Chunk, &e, lease.meter)
-	lease.end()
-	e.Took = time.Since(begun)
-	if e.Err != nil {
-		if cause := context.Cause(lease.ctx); cause != nil && !errors.Is(cause, errEnded) {
-			e.Err = cause
-		}
-		e.What = w.release(ctx, k.Chunk, e.Err)
-	}
-	if e.What == Lost {
-		w.lost(ctx, k.Chunk)
-	}
-	w.tell(e)
-	return e.Err
-}
-
-// release gives back a claim that was not finished, and returns the outcome
-// for the chunk.
-func (w *worker) release(ctx context.Context, k catalog.Chunk, err error) What {
-	if errors.Is(err, catalog.ErrLost) {
-		return Lost
-	}
-	what, problem, again := Failed, err.Error(), time.Duration(0)
-	switch {
-	case ctx.Err() != nil:
-		what, problem = Stopped, "" // this is not a failure
-	case k.Failures+1 >= w.o.Tries:
-		what = SetAside
-	default:
-		again = w.o.Pause << (2 * min(k.Failures, 10))
-	}
-	// A worker that is told to stop still has to do this.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	if rerr := w.c.Release(ctx, k, format.Escape(problem), again, what == SetAside); errors.Is(rerr, catalog.ErrLost) {
-		return Lost
-	}
-	return what // if the release failed, the lease ends by itself
-}
-
-// lost handles the uploads of a chunk whose claim was lost. The new owner
-// continues with them. If the plan was cancelled there is none, so they are
-// removed.
-func (w *worker) lost(ctx context.Context, k catalog.Chunk) {
-	j, err := w.job(ctx, k.Plan)
+// Cancel ends the work on a plan: what waits is not packed. Archives that are complete stay. It returns how
+// many jobs there were.
+func Cancel(ctx context.Context, f Fleet, p Plan) (n int, err error) {
+	j, err := open(ctx, p)
 	if err != nil {
-		return
+		return 0, err
 	}
-	if p, err := w.c.Plan(ctx, j.plan.Name); err == nil && p.Cancelled {
-		if j.format.Parts != nil {
-			_, _ = j.sweep(ctx, w.c)
-		} else {
-			j.tidy(ctx, j.chunk(k.Number))
+	if n, err = f.Queue.Cancel(ctx, p.Name); err != nil {
+		return n, err
+	}
+	all, err := f.waiting(ctx, j)
+	for _, k := range all {
+		if err == nil {
+			err = f.drop(ctx, j, k)
 		}
 	}
-}
-
-// A lease is a claim that is renewed until it ends.
-type lease struct {
-	ctx   context.Context // ends with the claim
-	meter *holdall.Meter
-	end   func()
-}
-
-var errEnded = errors.New("done with the chunk")
-
-// A claim is a chunk that this worker holds at least until a given time, and
-// longer if the claim is renewed.
-type claim struct {
-	catalog.Chunk
-	until time.Time
-}
-
-func (w *worker) claim(ctx context.Context, r catalog.Request) (claim, error) {
-	asked := time.Now()
-	k, err := w.c.Claim(ctx, r)
-	return claim{k, asked.Add(w.o.Lease)}, err
-}
-
-// hold renews a claim. If it cannot be renewed, the work on it ends before
-// another worker may have it.
-func (w *worker) hold(ctx context.Context, k claim) *lease {
-	ctx, cancel := context.WithCancelCause(ctx)
-	l := &lease{ctx: ctx, meter: &holdall.Meter{}}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		t := time.NewTicker(max(w.o.Lease/5, time.Millisecond))
-		defer t.Stop()
-		var told meter.Progress
-		count := func() meter.Progress {
-			now := l.meter.Snapshot()
-			w.o.Meter.Add(now.Entries-told.Entries, now.Bytes-told.Bytes)
-			told = now
-			return now
-		}
-		defer count()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-t.C:
-			}
-			now, asked := count(), time.Now()
-			once, done := context.WithDeadline(ctx, k.until)
-			err := w.c.Renew(once, k.Chunk, w.o.Lease, now.Bytes)
-			done()
-			switch {
-			case err == nil:
-				k.until = asked.Add(w.o.Lease)
-			case errors.Is(err, catalog.ErrLost):
-				cancel(err)
-				return
-			case time.Now().After(k.until):
-				cancel(fmt.Errorf("%w: the lease could not be renewed: %w", catalog.ErrLost, err))
-				return
-			}
-		}
-	})
-	l.end = func() {
-		cancel(errEnded)
-		wg.Wait()
+	if err == nil {
+		err = j.sweep(ctx)
 	}
-	return l
+	return n, err
 }

@@ -1,5 +1,5 @@
-// Package fleettest has a server with objects to pack and a catalogue of packed objects, for
-// tests of fleets. Only tests import it.
+// Package fleettest has a server with objects to pack and a catalogue of packed objects, and a queue,
+// for tests of fleets. Only tests import it.
 package fleettest
 
 import (
@@ -8,9 +8,12 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/fleet/queue"
+	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -18,8 +21,9 @@ import (
 type Site struct {
 	T    testing.TB
 	S3   *s3test.Server
-	C    *catalog.Catalog
-	DB   string
+	B    *book.Book
+	Q    *queue.Queue
+	DB   string            // of the queue
 	Want map[string][]byte // what is in the bucket from
 
 	// hook is that of the server. Each request holds the lock until it is answered, even if its
@@ -28,8 +32,11 @@ type Site struct {
 	hook func(http.ResponseWriter, *http.Request) bool
 }
 
-// New makes a site with a new catalogue.
-func New(t testing.TB, db string, o catalog.Options) *Site {
+// Catalogue is the address of its catalogue.
+const Catalogue = "s3://out/set.catalog"
+
+// New makes a site with a new catalogue, and a queue in a database.
+func New(t testing.TB, db string) *Site {
 	t.Helper()
 	s := &Site{T: t, S3: s3test.New("from", "out"), DB: db, Want: map[string][]byte{}}
 	s.S3.Hook = func(w http.ResponseWriter, r *http.Request) bool {
@@ -42,10 +49,17 @@ func New(t testing.TB, db string, o catalog.Options) *Site {
 	}))
 	t.Cleanup(server.Close)
 	s3test.Setenv(t, server.URL)
-	if err := catalog.Create(t.Context(), s.DB); err != nil {
+	st, name, err := store.OpenAddress(t.Context(), Catalogue)
+	if err == nil {
+		s.B, err = book.Create(t.Context(), st, name)
+	}
+	if err == nil {
+		s.Q, err = queue.Open(t.Context(), db, queue.Options{Pause: time.Millisecond, Look: 5 * time.Millisecond})
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	s.C = s.Open(o)
+	t.Cleanup(func() { _ = s.Q.Close() })
 	return s
 }
 
@@ -58,14 +72,17 @@ func (s *Site) Meet(hook func(http.ResponseWriter, *http.Request) bool) {
 }
 
 // Open opens the catalogue once more.
-func (s *Site) Open(o catalog.Options) *catalog.Catalog {
+func (s *Site) Open() *book.Book {
 	s.T.Helper()
-	c, err := catalog.Open(s.T.Context(), s.DB, o)
+	st, name, err := store.OpenAddress(s.T.Context(), Catalogue)
 	if err != nil {
 		s.T.Fatal(err)
 	}
-	s.T.Cleanup(func() { c.Close() })
-	return c
+	b, err := book.Open(s.T.Context(), st, name, book.Options{Write: true})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return b
 }
 
 // Put makes an object to be packed.
@@ -79,7 +96,7 @@ func (s *Site) Put(name string, content []byte) {
 func (s *Site) Check() {
 	s.T.Helper()
 	ctx := s.T.Context()
-	archives, err := s.C.Archives(ctx)
+	archives, err := s.B.Archives(ctx)
 	if err != nil {
 		s.T.Fatal(err)
 	}
@@ -90,7 +107,7 @@ func (s *Site) Check() {
 			s.T.Errorf("%s is recorded: %v", a.Address, err)
 			continue
 		}
-		for l, err := range s.C.Locations(ctx, a) {
+		for l, err := range s.B.Locations(ctx, a) {
 			if err != nil {
 				s.T.Fatal(err)
 			}

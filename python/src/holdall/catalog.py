@@ -84,6 +84,7 @@ class State:
         self.archives = {count(a["id"]): _about(a) for a in top.get("archives") or []}
         self.moves = [(*_move(m), count(m.get("commit"))) for m in top.get("moves") or []]
         self.runs: list[Ref] = []
+        self.next = count(top.get("next")) or self.number + 1  # number of the next commit
 
     def moved(self, address: str, base: int) -> str:
         """Return the address now of an archive that had this one after a commit."""
@@ -94,12 +95,15 @@ class State:
 
     def apply(self, c: dict[str, Any], runs: list[Ref], hash_: str) -> None:
         """Make this the state after the next commit. A hash that is empty is not known."""
-        if c.get("number") != self.number + 1 or not c.get("catalog") or self.number and (c["catalog"] != self.catalog or self.hash not in ("", c.get("before"))):
+        if c.get("number") != self.next or not c.get("catalog") or self.number and (c["catalog"] != self.catalog or self.hash not in ("", c.get("before"))):
             raise ValueError("it does not follow the commit before")
         add = c.get("add") or []
-        if self.number + 1 >= MAX_COMMIT or len(add) > MAX_PARTS:
+        if self.next >= MAX_COMMIT or len(add) > MAX_PARTS:
             raise ValueError("its archives have no numbers")
-        self.catalog, self.number, self.hash = str(c["catalog"]), self.number + 1, hash_
+        self.catalog, self.number, self.hash = str(c["catalog"]), self.next, hash_
+        self.next = count(c.get("next")) or self.number + 1
+        if self.next <= self.number:
+            raise ValueError("the next commit comes before it")
         self.moves += [(*_move(m), self.number) for m in c.get("moved") or []]
         drop, forget = (set(map(count, c.get(key) or [])) for key in ("drop", "forget"))
         self.dropped = (self.dropped | drop) - forget
@@ -199,7 +203,7 @@ def _follow(shelf: Shelf, state: State, last: int = 0) -> None:
     except ImportError:
         digest = None  # the numbers of commits are compared, and not the commits
     while not last or state.number < last:
-        name = f"commits/{state.number + 1:016}"
+        name = f"commits/{state.next:016}"
         try:
             data = shelf.get(name)
         except HoldallError as err:
@@ -212,7 +216,7 @@ def _follow(shelf: Shelf, state: State, last: int = 0) -> None:
             top, more = _unframed(data, COMMIT)
             runs = []
             for r in top.get("runs") or []:
-                ref = _ref(r, state.number + 1, count(top.get("base")))
+                ref = _ref(r, state.next, count(top.get("base")))
                 if len(more) < (ref.tail if ref.object else ref.size):
                     raise ValueError("its run is not there")
                 if not ref.object:  # the run itself follows

@@ -32,7 +32,7 @@ KEPT_PARTS = 4096  # blocks of rows and of filters
 KEPT_NODES = 64
 MAGIC, CRC, FOOTER = 14, 4, 24  # their lengths
 FILTER, BITS = 4096, 8 * (4096 - CRC)  # bytes and bits of a block of a filter
-DELETED, SEQ, IS_RAW, NEXT, DIGEST, TIME, NANOS, MD5, ETAG, HEADERS, NEWER = (16 << i for i in range(11))
+DELETED, SEQ, IS_RAW, NEXT, DIGEST, TIME, NANOS, MD5, ETAG, HEADERS, FATE, NEWER = (16 << i for i in range(12))
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -158,6 +158,10 @@ class Page:
                 raise ValueError(f"a name of {len(name)} bytes")
             if bits & DELETED:
                 rows.append(Row(name, seq, -1, handle))
+                continue
+            if bits & FATE:  # what became of an original, which readers need not know
+                c.uvar()
+                below(c.take(1)[0], 4)
                 continue
             which, size, offset = c.uvar(), c.uvar(), 0
             archive, about = self.archives[which]

@@ -3,6 +3,7 @@ package s3test
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -57,6 +58,31 @@ func (s *Server) notOnce(r *http.Request, there bool) bool {
 // condition.
 func (s *Server) notOnceInParts(r *http.Request, there bool) bool {
 	return !s.Google && s.notOnce(r, there)
+}
+
+// numbers sets headers to Google's numbers of an object.
+func (o *object) numbers(h http.Header, prefix string) {
+	h.Set(prefix+"Generation", strconv.Itoa(o.generation+1))
+	h.Set(prefix+"Metageneration", strconv.Itoa(o.described+1))
+}
+
+// another reports whether a request must remove another version of an object. Each dialect ignores the
+// conditions of the other.
+func (s *Server) another(r *http.Request, o *object) bool {
+	if !s.Google {
+		tag := r.Header.Get("If-Match")
+		return tag != "" && (o == nil || o.etag != tag)
+	}
+	is := http.Header{}
+	if o != nil {
+		o.numbers(is, "")
+	}
+	for name := range is {
+		if want := r.Header.Get("X-Goog-If-" + name + "-Match"); want != "" && want != is.Get(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // joinedTag returns the ETag of an object of parts. Google's shows nothing about the parts.

@@ -80,6 +80,7 @@ type Server struct {
 	uploads map[string]*upload
 	reqs    []string
 	last    int
+	written int // objects
 }
 
 type object struct {
@@ -91,6 +92,8 @@ type object struct {
 	part      int               // size of the parts; 0 if it was not uploaded in parts
 	encrypted bool
 	headers   http.Header // headers stored with the object
+
+	generation, described int // Google's numbers of the content and of the headers
 }
 
 type upload struct {
@@ -124,7 +127,8 @@ func (s *Server) Describe(bucket, key string, headers map[string]string) {
 	for name, value := range headers {
 		h.Set(name, value)
 	}
-	s.buckets[bucket][key].headers = h
+	o := s.buckets[bucket][key]
+	o.headers, o.described = h, o.described+1
 }
 
 // Touch sets the time when an object was written, without a request.
@@ -208,7 +212,8 @@ func (s *Server) newObject(content []byte, part int) *object {
 
 // untagged is newObject without an ETag, so that large content is hashed no more than necessary.
 func (s *Server) untagged(content []byte, part int) *object {
-	o := &object{content: content, mod: time.Now(), sums: map[string]string{}, part: part, encrypted: s.Encrypts}
+	o := &object{content: content, mod: time.Now(), sums: map[string]string{}, part: part, encrypted: s.Encrypts, generation: s.written}
+	s.written++
 	for _, algo := range s.Sums {
 		value, end := sumInParts(algo, content, part)
 		if s.Google { // Google has no MD5 of uploads in parts, but the other checksum of the whole object
@@ -363,7 +368,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, now time.Time) (c
 		objs[key].headers = keptOf(r.Header)
 		w.Header().Set("ETag", objs[key].etag)
 	case r.Method == http.MethodDelete:
-		if tag := r.Header.Get("If-Match"); tag != "" && (objs[key] == nil || objs[key].etag != tag) {
+		if s.another(r, objs[key]) {
 			return "PreconditionFailed"
 		}
 		delete(objs, key)
@@ -393,6 +398,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, o *object) (code st
 		w.Header()[http.CanonicalHeaderKey(strings.Replace(name, "X-Amz-Meta-", s.dialect().headers+"Meta-", 1))] = values
 	}
 	if s.Google { // Google sends them for all objects, in the header of the response
+		o.numbers(w.Header(), "X-Goog-")
 		w.Header().Set("X-Goog-Stored-Content-Encoding", cmp.Or(w.Header().Get("Content-Encoding"), "identity"))
 		w.Header().Set("Expires", w.Header().Get("Date"))
 	}

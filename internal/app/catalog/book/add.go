@@ -10,26 +10,25 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/rows"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
 
-// appendKey appends a key that sorts rows by name and then by archive, the last first. A name may have
-// any bytes.
-func appendKey(b []byte, name string, archive int) []byte {
-	for i := range len(name) {
-		if b = append(b, name[i]); name[i] == 0 {
+// appendKey appends a key that sorts rows as they are in a run. A name may have any bytes.
+func appendKey(b []byte, r *rows.Row) []byte {
+	for i := range len(r.Name) {
+		if b = append(b, r.Name[i]); r.Name[i] == 0 {
 			b = append(b, 0xff)
 		}
 	}
-	return binary.BigEndian.AppendUint32(append(b, 0, 1), ^uint32(archive))
+	b = binary.BigEndian.AppendUint64(append(b, 0, 1), ^uint64(r.Seq-1)) // 0 is that of the commit, which comes first
+	b = binary.BigEndian.AppendUint32(append(b, byte(r.What)), ^uint32(r.Archive.Ordinal))
+	return binary.BigEndian.AppendUint64(b, ^uint64(r.Of))
 }
 
-const keyEnd = 6 // bytes after the name
+const keyEnd = 23 // bytes after the name
 
 func nameIn(key []byte) string {
 	return string(bytes.ReplaceAll(key[:len(key)-keyEnd], []byte{0, 0xff}, []byte{0}))
@@ -96,132 +95,14 @@ func (b *Book) writeRun(ctx context.Context, base int64, most int64, about func(
 // Add records archives and their contents in one commit. It replaces earlier records of the same
 // addresses. What it returns with an error is recorded.
 func (b *Book) Add(ctx context.Context, all ...catalog.Addition) ([]catalog.Added, error) {
-	return b.add(ctx, all, false)
+	done, err := b.Do(ctx, Step{Add: all})
+	return done.Added, err
 }
 
 // TryAdd does all the work of Add but the commit.
 func (b *Book) TryAdd(ctx context.Context, all ...catalog.Addition) ([]catalog.Added, error) {
-	return b.add(ctx, all, true)
-}
-
-func (b *Book) add(ctx context.Context, all []catalog.Addition, try bool) (done []catalog.Added, err error) {
-	if len(all) > maxOrdinals {
-		return nil, fmt.Errorf("expected at most %d archives at once, found %d", maxOrdinals, len(all))
-	}
-	if err := b.follow(ctx); err != nil {
-		return nil, err
-	}
-	base := b.current().Number
-	x := sorter.New(sorter.Options{Memory: 128 << 20, Scratch: sorter.TempFile, Duplicate: func([]byte) error { return nil }})
-	defer x.Close()
-	added, twice := make([]Archive, len(all)), map[string]bool{}
-	n := int64(0)
-	var key, value []byte
-	for i, a := range all {
-		if err := a.Check(); err != nil {
-			return nil, err
-		}
-		if twice[a.Address] {
-			return nil, fmt.Errorf("%s: twice in one step", format.Escape(a.Address))
-		}
-		twice[a.Address] = true
-		added[i] = Archive{Address: b.relative(a.Address), Format: a.Format, Size: a.Size, Version: text(a.Version), Verified: a.Verified, Parity: a.Parity, Roots: a.Roots}
-		for l, err := range a.Rows {
-			if err == nil {
-				err = l.Check(a.Size)
-			}
-			if err != nil {
-				return nil, err
-			}
-			r := rows.Row{Archive: rows.ArchiveID{Ordinal: i}, Kind: l.Kind, Raw: l.Raw, Size: l.Size, Digest: l.Digest, Time: l.Modified, ETag: l.ETag, Headers: l.HeaderText}
-			if l.Raw {
-				r.Off = l.Off
-			}
-			key, value = appendKey(key[:0], l.Path, i), r.Append(value[:0])
-			if err := x.Add(key, value); err != nil {
-				return nil, err
-			}
-			n++
-		}
-	}
-	var c Commit
-	if n > 0 && !try {
-		about := func(id rows.ArchiveID) (rows.Archive, bool) {
-			a := &added[id.Ordinal]
-			return a.shown(), true
-		}
-		ref, more, err := b.writeRun(ctx, base, n, about, func(yield func(*rows.Row, error) bool) {
-			var r rows.Row
-			for s, err := range x.Sorted() {
-				if err == nil {
-					err = r.Parse(nameIn(s.Key), s.Value)
-				}
-				if err == nil {
-					a := &added[r.Archive.Ordinal]
-					if a.Entries++; a.Entries == 1 {
-						a.First = text(r.Name)
-					}
-					a.Last = text(r.Name)
-				}
-				if !yield(&r, err) || err != nil {
-					return
-				}
-			}
-		})
-		if err != nil {
-			return nil, err
-		}
-		c.Runs, c.inline = []RunRef{ref}, more
-	}
-	var replaced []catalog.Archive
-	var recorded []Archive
-	change := func(s *State) (*Commit, error) {
-		k := c
-		k.Base, k.Add, replaced = base, slices.Clone(added), nil
-		at := make(map[text]*Archive, len(s.Archives))
-		for i := range s.Archives {
-			at[s.Archives[i].Address] = &s.Archives[i]
-		}
-		for i := range k.Add {
-			a := &k.Add[i]
-			a.Address = s.moved(added[i].Address, base)
-			k.Entries, k.Bytes = k.Entries+a.Entries, k.Bytes+a.Size
-			was := at[a.Address]
-			if was == nil {
-				replaced = append(replaced, catalog.Archive{})
-				continue
-			}
-			k.Drop, k.Entries, k.Bytes = append(k.Drop, was.ID), k.Entries-was.Entries, k.Bytes-was.Size
-			replaced = append(replaced, b.record(was))
-			if a.Roots == "" {
-				a.Roots = was.Roots
-			}
-			if a.Verified.IsZero() && a.Size == was.Size && a.Version == was.Version && a.Format == was.Format {
-				a.Verified = was.Verified
-			}
-		}
-		recorded = k.Add
-		return &k, nil
-	}
-	var s *State
-	if try {
-		if s, err = b.full(ctx, b.current()); err == nil {
-			_, err = change(s)
-		}
-	} else if s, err = b.commitNow(ctx, change); err == nil {
-		err = b.merge(ctx)
-	}
-	if s == nil {
-		return nil, err
-	}
-	for i, a := range recorded {
-		if !try {
-			a.ID = idOf(rows.ArchiveID{Commit: s.Number, Ordinal: i})
-			a.Added = s.Time
-		}
-		done = append(done, catalog.Added{Archive: b.record(&a), Replaced: replaced[i]})
-	}
-	return done, err
+	done, err := b.do(ctx, Step{Add: all}, true)
+	return done.Added, err
 }
 
 // Remove removes an archive and its entries from the catalogue.
@@ -266,9 +147,7 @@ func (b *Book) Protected(ctx context.Context, parity map[int64]string) error {
 }
 
 // Delete deletes files in all archives that there are now. It returns how many were visible.
-//
-// Roots and last are for catalogues in databases.
-func (b *Book) Delete(ctx context.Context, _ catalog.Roots, paths []string, _ int64) (n int64, err error) {
+func (b *Book) Delete(ctx context.Context, paths []string) (n int64, err error) {
 	paths = slices.Compact(slices.Sorted(slices.Values(paths)))
 	var visible []string
 	for _, p := range paths {
@@ -290,9 +169,6 @@ func (b *Book) Delete(ctx context.Context, _ catalog.Roots, paths []string, _ in
 		}
 		visible = visible[k:]
 	}
-	if err == nil {
-		err = b.merge(ctx)
-	}
 	return n, err
 }
 
@@ -300,19 +176,12 @@ func (b *Book) Delete(ctx context.Context, _ catalog.Roots, paths []string, _ in
 const mostDeleted = 128 << 10
 
 func (b *Book) delete(ctx context.Context, names []string) error {
-	base := b.current().Number
-	ref, more, err := b.writeRun(ctx, base, int64(len(names)), func(rows.ArchiveID) (rows.Archive, bool) { return rows.Archive{}, false }, func(yield func(*rows.Row, error) bool) {
+	_, err := b.Do(ctx, Step{Rows: func(yield func(*rows.Row, error) bool) {
 		for _, p := range names {
 			if !yield(&rows.Row{Name: p, What: rows.Delete}, nil) {
 				return
 			}
 		}
-	})
-	if err != nil {
-		return err
-	}
-	_, err = b.Commit(ctx, func(*State) (*Commit, error) {
-		return &Commit{Base: base, Runs: []RunRef{ref}, inline: more, Deletes: true}, nil
-	})
+	}})
 	return err
 }

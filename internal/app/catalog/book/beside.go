@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/rows"
@@ -42,12 +45,97 @@ type Record struct {
 	Ordinal int           `json:"ordinal,omitempty"`
 	Time    time.Time     `json:"time"`
 	Roots   catalog.Roots `json:"roots,omitempty"`
+	Seq     int64         `json:"seq,omitempty"`     // of all files, or Various; 0 is Commit
 	Gone    []text        `json:"dropped,omitempty"` // addresses of archives, as they were stored
 
 	Object  string   `json:"-"` // that has it
 	Archive string   `json:"-"` // the address of the archive that was added, or ""
 	Dropped []string `json:"-"` // addresses of archives that were removed
 	Deleted []string `json:"-"` // names of files
+
+	seqs   []stretch // if they are various
+	offset int64     // in the catalogue that is made of it
+}
+
+// A stretch is a number of files, in byte order of their names, with one Seq.
+type stretch struct{ n, seq int64 }
+
+// Numbered yields files of the archive with their versions.
+func (r *Record) Numbered(files iter.Seq2[catalog.Location, error]) iter.Seq2[catalog.Location, error] {
+	all, seq := r.seqs, r.offset+cmp.Or(max(r.Seq, 0), r.Commit)
+	if len(all) > 0 {
+		files = byName(files)
+	}
+	return func(yield func(catalog.Location, error) bool) {
+		n := int64(0)
+		for l, err := range files {
+			for n++; len(all) > 0 && n > all[0].n; {
+				all, n = all[1:], 1
+			}
+			if l.Seq = seq; len(all) > 0 {
+				l.Seq = r.offset + all[0].seq
+			}
+			if !yield(l, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// byName yields files in byte order. Of one name, the last counts.
+func byName(files iter.Seq2[catalog.Location, error]) iter.Seq2[catalog.Location, error] {
+	return func(yield func(catalog.Location, error) bool) {
+		var all []catalog.Location
+		for l, err := range files {
+			if err != nil {
+				yield(l, err)
+				return
+			}
+			all = append(all, l)
+		}
+		slices.SortStableFunc(all, func(a, b catalog.Location) int { return strings.Compare(a.Path, b.Path) })
+		for i, l := range all {
+			if i+1 < len(all) && all[i+1].Path == l.Path {
+				continue
+			}
+			if !yield(l, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Deletions are rows of the files that were deleted.
+func (r *Record) Deletions(yield func(*rows.Row, error) bool) {
+	for _, name := range r.Deleted {
+		if !yield(&rows.Row{Name: name, What: rows.Delete, Seq: r.offset + cmp.Or(r.Seq, r.Commit)}, nil) {
+			return
+		}
+	}
+}
+
+// Follow makes room in a new catalogue for what others had: numbers of commits that say which version of a
+// file is newer. The records must be in their order.
+func (b *Book) Follow(ctx context.Context, all []Record) error {
+	last, id, begun := int64(0), "", int64(0)
+	for i := range all {
+		r := &all[i]
+		if r.Commit == 0 {
+			continue
+		}
+		if r.Catalog != id {
+			id, begun = r.Catalog, last
+		}
+		r.offset = begun
+		if last = max(last, begun+r.Commit); last > rows.MostCommit/2 {
+			return fmt.Errorf("commit %d of catalogue %s: there is no room for it", r.Commit, format.Escape(r.Catalog))
+		}
+	}
+	if s := b.current(); last < s.Number {
+		return nil
+	}
+	_, err := b.Commit(ctx, func(s *State) (*Commit, error) { return &Commit{Next: max(last+1, s.Number+2)}, nil })
+	return err
 }
 
 // Compare returns the order in which things were done.
@@ -71,40 +159,64 @@ type side struct {
 func (b *Book) sides(ctx context.Context, c numberedCommit) (all []side, err error) {
 	r := Record{Catalog: c.Catalog, Commit: c.Number, Hash: c.hash, Time: c.Time}
 	parent := path.Dir(strings.TrimSuffix(b.dir, "/"))
+	seqs, names, seq, err := b.besides(ctx, c)
+	if err != nil {
+		return nil, err
+	}
 	for i, a := range c.Add {
 		name, near := strings.CutPrefix(string(a.Address), "./")
 		if !near {
 			continue
 		}
-		r.Ordinal, r.Roots = i, a.Roots
-		o, err := framed(addedMagic, r, nil)
+		r.Ordinal, r.Roots, r.Seq = i, a.Roots, a.Seq
+		var more []byte
+		for _, x := range seqs[i] {
+			more = binary.AppendUvarint(binary.AppendUvarint(more, uint64(x.n)), uint64(x.seq))
+		}
+		o, err := framed(addedMagic, r, more)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, side{path.Join(parent, name) + addedSuffix + c.Catalog, o})
 	}
-	r.Ordinal, r.Roots, r.Gone = 0, "", c.Gone
-	var names []byte
-	for i := range c.Runs {
-		if !c.Deletes {
-			break
-		}
-		run, err := b.open(ctx, &c.Runs[i])
-		if err != nil {
-			return nil, err
-		}
-		for x, err := range run.All(ctx) {
-			if err != nil {
-				return nil, err
-			}
-			names = scan.AppendText(names, x.Name)
-		}
-	}
+	r.Ordinal, r.Roots, r.Seq, r.Gone = 0, "", seq, c.Gone
 	if len(c.Gone) == 0 && len(names) == 0 {
 		return all, nil
 	}
 	o, err := framed(goneMagic, r, names)
 	return append(all, side{strings.TrimSuffix(b.dir, "/") + goneSuffix + fmt.Sprintf("/%016d-%s", c.Number, c.Catalog), o}), err
+}
+
+// besides returns what only the rows of a commit know: the versions of files, for archives where they are
+// various, and the names of deleted files, with the version of these deletions.
+func (b *Book) besides(ctx context.Context, c numberedCommit) (seqs map[int][]stretch, deleted []byte, seq int64, err error) {
+	seqs = map[int][]stretch{}
+	if !c.Deletes && !slices.ContainsFunc(c.Add, func(a Archive) bool { return a.Seq == Various }) {
+		return seqs, nil, 0, nil
+	}
+	for i := range c.Runs {
+		run, err := b.open(ctx, &c.Runs[i])
+		if err != nil {
+			return nil, nil, 0, err
+		}
+		for x, err := range run.All(ctx) {
+			if err != nil {
+				return nil, nil, 0, err
+			}
+			switch i := x.Archive.Ordinal; {
+			case x.What == rows.Delete:
+				if deleted = scan.AppendText(deleted, x.Name); x.Seq != c.Number {
+					seq = x.Seq
+				}
+			case x.What != rows.Put || x.Archive.Commit != c.Number || i >= len(c.Add) || c.Add[i].Seq != Various:
+			case len(seqs[i]) > 0 && seqs[i][len(seqs[i])-1].seq == x.Seq:
+				seqs[i][len(seqs[i])-1].n++
+			default:
+				seqs[i] = append(seqs[i], stretch{1, x.Seq})
+			}
+		}
+	}
+	return seqs, deleted, seq, nil
 }
 
 // note writes what lies beside for a commit.
@@ -316,11 +428,16 @@ func parseRecord(b []byte, gone bool) (r Record, err error) {
 		magic = goneMagic
 	}
 	more, err := unframed(b, magic, &r)
-	if err == nil && (r.Commit < 1 || r.Ordinal < 0) {
+	if err == nil && (r.Commit < 1 || r.Ordinal < 0 || r.Seq < Various || r.Seq > r.Commit) {
 		err = errFrame
 	}
 	for c := (&scan.Scanner{B: more}); err == nil && c.At < len(more); {
-		if r.Deleted = append(r.Deleted, string(c.Text())); c.Bad {
+		if gone {
+			r.Deleted = append(r.Deleted, string(c.Text()))
+		} else {
+			r.seqs = append(r.seqs, stretch{c.Size(), c.Size()})
+		}
+		if c.Bad {
 			err = errFrame
 		}
 	}

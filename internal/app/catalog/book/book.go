@@ -83,6 +83,9 @@ func (b *Book) fail(object string, err error) error {
 	return &Error{b.dir + object, err}
 }
 
+// ErrLate is wrapped by errors of work that began too long ago.
+var ErrLate = errors.New("do it again")
+
 // ErrBroken is wrapped by errors about objects of a catalogue that are damaged or missing.
 var ErrBroken = errors.New("the catalogue is damaged: 'holdall catalog rebuild' makes a new one of the archives")
 
@@ -339,7 +342,7 @@ func (b *Book) take(was, is *State) {
 // whole looks for commits after the last, which a gap would hide.
 func (b *Book) whole(ctx context.Context) error {
 	s := b.current()
-	for info, err := range storekit.ListFrom(ctx, b.st, b.dir+"commits/", b.dir+commitName(s.Number+1)) {
+	for info, err := range storekit.ListFrom(ctx, b.st, b.dir+"commits/", b.dir+commitName(s.Number)+"\x00") {
 		if errors.Is(err, errors.ErrUnsupported) {
 			return nil
 		}
@@ -347,8 +350,8 @@ func (b *Book) whole(ctx context.Context) error {
 			return b.fail("commits", err)
 		}
 		n, ok := numbered(path.Base(info.Name))
-		if ok && n > s.Number+1 {
-			return b.fail(commitName(s.Number+1), broken(fmt.Errorf("it is missing, and there is commit %d", n)))
+		if ok && n != s.next() {
+			return b.fail(commitName(s.next()), broken(fmt.Errorf("it is missing, and there is commit %d", n)))
 		}
 		if ok { // another has just created it
 			return b.follow(ctx)
@@ -373,6 +376,15 @@ func (b *Book) State(ctx context.Context) (*State, error) {
 	}
 	err := b.follow(ctx)
 	return b.current(), err
+}
+
+// Full returns the state with everything that only writers need.
+func (b *Book) Full(ctx context.Context) (*State, error) {
+	s, err := b.State(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return b.full(ctx, s)
 }
 
 // full returns the state with all archives.
@@ -449,12 +461,12 @@ func (b *Book) commitNow(ctx context.Context, change Change) (*State, error) {
 		case c == nil:
 			return s, nil
 		}
-		c.Catalog, c.Number, c.Before, c.Attempt, c.Time = s.Catalog, s.Number+1, s.Hash, b.o.text(), b.now()
+		c.Catalog, c.Number, c.Before, c.Attempt, c.Time = s.Catalog, s.next(), s.Hash, b.o.text(), b.now()
 		if c.Base == 0 {
 			c.Base = s.Number
 		}
-		if c.Base < s.Floor {
-			return nil, fmt.Errorf("it was begun at commit %d, and the catalogue has forgotten what was before commit %d: do it again", c.Base, s.Floor)
+		if from := cmp.Or(c.since, c.Base); from < s.Floor {
+			return nil, fmt.Errorf("it was begun at commit %d, and the catalogue has forgotten what was before commit %d: %w", from, s.Floor, ErrLate)
 		}
 		for _, id := range c.Drop {
 			if i, ok := s.at[id]; ok && !slices.ContainsFunc(c.Add, func(a Archive) bool { return a.Address == s.Archives[i].Address }) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/rows"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
@@ -78,23 +79,28 @@ func listed(all []catalog.Location) iter.Seq2[catalog.Location, error] {
 // A seen is what a reader sees of a file.
 type seen struct {
 	address  string
-	location catalog.Location // without the ID of the archive
+	location catalog.Location // without archive and version
+	// Of a file that was listed after commit N, 2N; of one that was added by what began after it, 2N+1.
+	seq      int64
+	original rows.Original
 }
 
 // model is what there is to be: files by name, of each the newest last.
 type model struct {
 	files    map[string][]seen
 	archives map[string]catalog.Archive
+	deleted  map[string]int64
 
 	additions map[string]catalog.Addition // what is there of archives, whether they are in the catalogue or not
+	begun     []int64                     // listings
 }
 
 func newModel() *model {
-	return &model{files: map[string][]seen{}, archives: map[string]catalog.Archive{}, additions: map[string]catalog.Addition{}}
+	return &model{files: map[string][]seen{}, archives: map[string]catalog.Archive{}, deleted: map[string]int64{}, additions: map[string]catalog.Addition{}}
 }
 
 func (m *model) clone() *model {
-	n := &model{files: map[string][]seen{}, archives: maps.Clone(m.archives), additions: maps.Clone(m.additions)}
+	n := &model{files: map[string][]seen{}, archives: maps.Clone(m.archives), deleted: maps.Clone(m.deleted), additions: maps.Clone(m.additions), begun: slices.Clone(m.begun)}
 	for k, v := range m.files {
 		n.files[k] = slices.Clone(v)
 	}
@@ -124,15 +130,39 @@ func (m *model) remove(address string) {
 	}
 }
 
-func (m *model) add(all ...catalog.Addition) {
+func (m *model) add(seq int64, all ...catalog.Addition) {
 	for _, a := range all {
 		m.remove(a.Address)
 	}
 	for _, a := range all {
 		m.archives[a.Address], m.additions[a.Address] = a.Archive, a
 		for l := range a.Rows {
-			some := slices.DeleteFunc(m.files[l.Path], func(s seen) bool { return s.address == a.Address })
-			m.files[l.Path] = append(some, seen{a.Address, l})
+			m.files[l.Path] = slices.DeleteFunc(m.files[l.Path], func(s seen) bool { return s.address == a.Address })
+			if m.put(a.Address, seq, l, rows.Stays); len(m.files[l.Path]) == 0 {
+				delete(m.files, l.Path)
+			}
+		}
+	}
+}
+
+// put adds a file after those that are not newer.
+func (m *model) put(address string, seq int64, l catalog.Location, original rows.Original) {
+	if seq < m.deleted[l.Path] {
+		return
+	}
+	l.Seq = 0
+	some, i := m.files[l.Path], 0
+	for i < len(some) && some[i].seq <= seq {
+		i++
+	}
+	m.files[l.Path] = slices.Insert(some, i, seen{address, l, seq, original})
+}
+
+// forgetOriginals is what a catalogue knows that is made again.
+func (m *model) forgetOriginals() {
+	for _, some := range m.files {
+		for i := range some {
+			some[i].original = rows.Stays
 		}
 	}
 }
@@ -144,7 +174,7 @@ func (m *model) difference(ctx context.Context, b *Book) error {
 		return err
 	}
 	is := map[int64]string{}
-	var entries, want int64
+	var entries int64
 	for _, a := range all {
 		was, ok := m.archives[a.Address]
 		if !ok || was.Version != a.Version || was.Size != a.Size || was.Format != a.Format {
@@ -155,9 +185,6 @@ func (m *model) difference(ctx context.Context, b *Book) error {
 	}
 	if len(all) != len(m.archives) {
 		return fmt.Errorf("%d archives, expected %d", len(all), len(m.archives))
-	}
-	for _, f := range m.files {
-		want += int64(len(f))
 	}
 	s, err := b.State(ctx)
 	if err != nil {
@@ -176,13 +203,24 @@ func (m *model) difference(ctx context.Context, b *Book) error {
 			return fmt.Errorf("%q after %q", l.Path, last)
 		}
 		last = l.Path
-		address := is[l.Archive]
-		l.Archive = 0
-		found[l.Path] = seen{address, l}
+		address, original := is[l.Archive], rows.Stays
+		switch {
+		case l.Original == catalog.OriginalLeaving:
+			original = rows.Leaving
+		case l.Original == catalog.OriginalLingers:
+			original = rows.Lingers
+		case l.Unseen:
+			original = rows.Unseen
+		case l.Missing:
+			original = rows.Missing
+		}
+		l.Archive, l.Seq, l.Original, l.Missing, l.Unseen, l.Since = 0, 0, 0, false, false, 0
+		found[l.Path] = seen{address, l, 0, original}
 	}
 	for name, f := range m.files {
-		if found[name] != f[len(f)-1] {
-			return fmt.Errorf("%q: %+v, expected %+v", name, found[name], f[len(f)-1])
+		newest := f[len(f)-1]
+		if newest.seq = 0; found[name] != newest {
+			return fmt.Errorf("%q: %+v, expected %+v", name, found[name], newest)
 		}
 		holders, err := b.Holders(ctx, name)
 		if err != nil || len(holders) != len(f) {
@@ -212,15 +250,145 @@ type step struct {
 	model func(m *model)
 }
 
-func steps(rnd *rand.Rand, moves bool) step {
-	name := func() string {
-		return []string{"a", "b/c", "b/d", "é", "\xff", "a\x00b", "a\x00", "dir/"}[rnd.IntN(8)] + fmt.Sprint(rnd.IntN(12))
-	}
-	names := func() (all []string) {
-		for range rnd.IntN(9) {
-			all = append(all, name())
+// fleetSteps are what fleets do with a catalogue that is to be like the model.
+func fleetSteps(rnd *rand.Rand, m *model) step {
+	address := fmt.Sprintf("mem://packed/%x.caf", rnd.Uint64())
+	base := int64(0)
+	switch kind := rnd.IntN(4); {
+	case kind == 0 || kind == 1 && len(m.begun) == 0:
+		return step{"begin", func(ctx context.Context, b *Book) error {
+			done, err := b.Do(ctx, Step{Begins: true})
+			base = done.Number
+			return err
+		}, func(m *model) {
+			if base > 0 {
+				m.begun = append(m.begun, base)
+			}
+		}}
+	case kind == 1: // as often as a job is done, it is done once
+		i := rnd.IntN(len(m.begun))
+		seq := m.begun[i]
+		a := addition(rnd, address, randomNames(rnd)...)
+		given, late := a.Rows, false
+		a.Rows = func(yield func(catalog.Location, error) bool) {
+			for l := range given {
+				if l.Seq = seq; !yield(l, nil) {
+					return
+				}
+			}
 		}
-		return all
+		return step{"pack", func(ctx context.Context, b *Book) error {
+			for {
+				_, err := b.Do(ctx, Step{Job: address, Since: seq, Add: []catalog.Addition{a}})
+				if late = errors.Is(err, ErrLate); late {
+					return nil
+				}
+				if errors.Is(err, ErrDone) {
+					return nil
+				}
+				if err != nil || rnd.IntN(2) == 0 {
+					return err
+				}
+			}
+		}, func(m *model) {
+			if i := slices.Index(m.begun, seq); i >= 0 {
+				m.begun = slices.Delete(m.begun, i, i+1)
+			}
+			if !late {
+				m.add(2*seq, a)
+			}
+		}}
+	case kind == 2: // compact
+		var from []string
+		for _, a := range slices.Sorted(maps.Keys(m.archives)) {
+			if rnd.IntN(4) == 0 {
+				from = append(from, a)
+			}
+		}
+		return step{fmt.Sprint("compact ", len(from)), func(ctx context.Context, b *Book) error {
+			a := catalog.Addition{Archive: catalog.Archive{Address: address, Format: "caf", Size: 1 << 20, Version: "v"}}
+			all, err := b.Archives(ctx)
+			if err != nil {
+				return err
+			}
+			x := Step{Job: address}
+			for _, a := range all {
+				if slices.Contains(from, a.Address) {
+					x.Instead = append(x.Instead, a.ID)
+				}
+			}
+			a.Rows = func(yield func(catalog.Location, error) bool) {
+				for l, err := range b.Between(ctx, "", "", nil) {
+					if err == nil && !slices.Contains(x.Instead, l.Archive) {
+						continue
+					}
+					if !yield(l, err) {
+						return
+					}
+				}
+			}
+			x.Add = []catalog.Addition{a}
+			if _, err = b.Do(ctx, x); errors.Is(err, ErrDone) {
+				err = nil
+			}
+			return err
+		}, func(m *model) {
+			a, moved := catalog.Addition{Archive: catalog.Archive{Address: address, Format: "caf", Size: 1 << 20, Version: "v"}}, map[string]seen{}
+			var all []catalog.Location
+			for _, name := range slices.Sorted(maps.Keys(m.files)) {
+				if some := m.files[name]; slices.Contains(from, some[len(some)-1].address) {
+					moved[name] = some[len(some)-1]
+					all = append(all, moved[name].location)
+				}
+			}
+			for _, address := range from {
+				m.remove(address)
+			}
+			a.Rows = listed(all)
+			m.archives[address], m.additions[address] = a.Archive, a
+			for _, s := range moved {
+				m.put(address, s.seq, s.location, s.original)
+			}
+		}}
+	}
+	names, original := randomNames(rnd), rows.Original(rnd.IntN(5))
+	return step{fmt.Sprintf("%q are %d", names, original), func(ctx context.Context, b *Book) error {
+		_, err := b.Do(ctx, Step{Rows: func(yield func(*rows.Row, error) bool) {
+			for l, err := range b.Between(ctx, "", "", nil) {
+				if err == nil && !slices.Contains(names, l.Path) {
+					continue
+				}
+				if !yield(&rows.Row{Name: l.Path, What: rows.Fate, Of: l.Seq, Original: original}, err) {
+					return
+				}
+			}
+		}})
+		return err
+	}, func(m *model) {
+		for _, n := range names {
+			some := m.files[n]
+			for i := range some {
+				if some[i].seq == some[len(some)-1].seq {
+					some[i].original = original
+				}
+			}
+		}
+	}}
+}
+
+func randomNames(rnd *rand.Rand) (all []string) {
+	for range rnd.IntN(9) {
+		all = append(all, []string{"a", "b/c", "b/d", "é", "\xff", "a\x00b", "a\x00", "dir/"}[rnd.IntN(8)]+fmt.Sprint(rnd.IntN(12)))
+	}
+	return all
+}
+
+func steps(rnd *rand.Rand, moves bool) step {
+	base := int64(0) // before what is done
+	begin := func(ctx context.Context, b *Book) error {
+		err := b.follow(ctx)
+		base = b.current().Number
+		return err
 	}
 	kind := rnd.IntN(8)
 	if kind == 1 && !moves {
@@ -248,26 +416,35 @@ func steps(rnd *rand.Rand, moves bool) step {
 			return err
 		}, func(*model) {}}
 	case 3:
-		paths := names()
+		paths := randomNames(rnd)
 		return step{fmt.Sprintf("delete %q", paths), func(ctx context.Context, b *Book) error {
-			_, err := b.Delete(ctx, "", paths, 0)
+			err := begin(ctx, b)
+			if err == nil {
+				_, err = b.Delete(ctx, paths)
+			}
 			return err
 		}, func(m *model) {
 			for _, p := range paths {
+				if len(m.files[p]) > 0 {
+					m.deleted[p] = 2*base + 1
+				}
 				delete(m.files, p)
 			}
 		}}
 	}
 	var all []catalog.Addition
 	for i := range 1 + rnd.IntN(3) {
-		all = append(all, addition(rnd, fmt.Sprintf("mem://packed/%d.caf", i+4*rnd.IntN(3)), names()...))
+		all = append(all, addition(rnd, fmt.Sprintf("mem://packed/%d.caf", i+4*rnd.IntN(3)), randomNames(rnd)...))
 	}
 	slices.SortFunc(all, func(a, b catalog.Addition) int { return strings.Compare(a.Address, b.Address) })
 	all = slices.CompactFunc(all, func(a, b catalog.Addition) bool { return a.Address == b.Address })
 	return step{fmt.Sprint("add ", len(all)), func(ctx context.Context, b *Book) error {
-		_, err := b.Add(ctx, all...)
+		err := begin(ctx, b)
+		if err == nil {
+			_, err = b.Add(ctx, all...)
+		}
 		return err
-	}, func(m *model) { m.add(all...) }}
+	}, func(m *model) { m.add(2*base+1, all...) }}
 }
 
 // Two writers change a catalogue. One of them may be killed at any request. Readers that begin with
@@ -295,6 +472,9 @@ func history(t *testing.T, rnd *rand.Rand, label string) {
 	m := newModel()
 	for n := range 12 + rnd.IntN(60) {
 		s := steps(rnd, moves)
+		if rnd.IntN(3) == 0 {
+			s = fleetSteps(rnd, m)
+		}
 		i := rnd.IntN(2)
 		if rnd.IntN(4) == 0 {
 			k := storetest.Kill(st, rnd.IntN(12))
@@ -353,6 +533,7 @@ func history(t *testing.T, rnd *rand.Rand, label string) {
 		for info := range st.List(t.Context(), at+"/") {
 			_ = st.Remove(t.Context(), info.Name)
 		}
+		m.forgetOriginals()
 		if err := m.difference(t.Context(), rebuilt(t, st, m)); err != nil {
 			t.Fatalf("%s: made again: %v", label, err)
 		}
@@ -370,9 +551,13 @@ func rebuilt(t *testing.T, st memory, m *model) *Book {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := b.Follow(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
 	for _, r := range all {
 		if r.Archive != "" {
 			if a, ok := m.additions[r.Archive]; ok {
+				a.Rows = r.Numbered(a.Rows)
 				_, err = b.Add(t.Context(), a)
 			}
 		}
@@ -382,7 +567,7 @@ func rebuilt(t *testing.T, st memory, m *model) *Book {
 			}
 		}
 		if len(r.Deleted) > 0 && err == nil {
-			_, err = b.Delete(t.Context(), "", r.Deleted, 0)
+			_, err = b.Do(t.Context(), Step{Rows: r.Deletions})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -444,6 +629,14 @@ func TestAGapIsNoticed(t *testing.T) {
 		}, commitName(2)},
 		"a newer head than there are commits": {early, func(s *storetest.Mem) { s.Put(at+"/head", st.Get(at+"/head")) }, "commits/"},
 		"a head of another":                   {early, func(s *storetest.Mem) { s.Put(at+"/head", other.Get(at+"/head")) }, "commits/"},
+		"a head of another with as many commits": {st, func(s *storetest.Mem) {
+			s.Put(at+"/head", other.Get(at+"/head"))
+			for info := range st.List(t.Context(), at+"/commits/") {
+				if other.Get(info.Name) == nil {
+					_ = s.Remove(t.Context(), info.Name)
+				}
+			}
+		}, "commits/"},
 		"a state of another": {st, func(s *storetest.Mem) {
 			withoutHead(s)
 			s.Put(state(s), other.Get(state(other)))
@@ -473,7 +666,7 @@ func TestAnOlderCopyIsNoticed(t *testing.T) {
 			return err
 		},
 		"a deletion": func(t *testing.T, b *Book) error {
-			_, err := b.Delete(t.Context(), "", []string{"a"}, 0)
+			_, err := b.Delete(t.Context(), []string{"a"})
 			return err
 		},
 		"a removal": func(t *testing.T, b *Book) error {
@@ -634,6 +827,9 @@ func TestLostAnswers(t *testing.T) {
 	m, failed := newModel(), 0
 	for n := range 300 {
 		s := steps(rnd, true)
+		if rnd.IntN(3) == 0 {
+			s = fleetSteps(rnd, m)
+		}
 		if s.what == sweeps {
 			continue
 		}

@@ -11,12 +11,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/rows"
 	"github.com/holdall/holdall/store/storekit"
 )
 
-var _ catalog.Files = (*Book)(nil)
+// fleetFolders are folders of a catalogue that belong to fleets.
+var fleetFolders = []string{"work", "left", "retired"}
 
 // Check reads all commits, states and runs, and looks for objects that belong to nothing.
 func (b *Book) Check(ctx context.Context, report func(problem string)) error {
@@ -121,7 +121,7 @@ func (b *Book) Check(ctx context.Context, report func(problem string)) error {
 				named = append(named, Record{Object: info.Name, Commit: n})
 			}
 		default:
-			if !used[name] {
+			if folder, _, _ := strings.Cut(name, "/"); !used[name] && !slices.Contains(fleetFolders, folder) {
 				report(fmt.Sprintf("%s does not belong to the catalogue", name))
 			}
 		}

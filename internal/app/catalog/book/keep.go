@@ -1,15 +1,18 @@
 package book
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"path"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -39,6 +42,7 @@ type Swept struct {
 	Runs   int   `json:"runs"`
 	States int   `json:"states"`
 	Bytes  int64 `json:"bytes"`
+	Waits  bool  `json:"waits,omitempty"` // more would be, but work that a fleet has listed waits
 }
 
 // GC removes runs and states that no reader needs who has opened the catalogue within the grace time,
@@ -60,9 +64,19 @@ func (b *Book) GC(ctx context.Context, grace time.Duration, dryRun bool) (done S
 		}
 	}
 	floor, until := s.Floor, times[s.Number].Add(-grace)
-	for n := s.Number; n > floor; n-- {
-		if at, ok := times[n]; ok && !at.After(until) {
-			floor = n
+	for n, at := range times {
+		if n <= s.Number && !at.After(until) {
+			floor = max(floor, n)
+		}
+	}
+	// What a fleet has listed and not packed began before its list was written.
+	for info, err := range storekit.List(ctx, b.st, b.dir+"work/") {
+		if err != nil {
+			return done, b.fail("work", err)
+		}
+		begun, _, _ := strings.Cut(path.Base(info.Name), "-")
+		if n, ok := numbered(begun); ok && n < floor {
+			floor, done.Waits = max(n, s.Floor), true
 		}
 	}
 	used := map[string]bool{}
@@ -136,9 +150,18 @@ func (b *Book) GC(ctx context.Context, grace time.Duration, dryRun bool) (done S
 	return done, nil
 }
 
+// TimeOf returns when a commit was made, by the clock of its store.
+func (b *Book) TimeOf(ctx context.Context, n int64) (time.Time, error) {
+	info, err := storekit.Briefly(b.st, b.dir+commitName(n)).Info(ctx)
+	if err != nil {
+		return time.Time{}, b.fail(commitName(n), err)
+	}
+	return info.ModTime, nil
+}
+
 // next returns the state after the commit that follows.
 func (b *Book) next(ctx context.Context, s *State) (*State, error) {
-	c, err := b.commit(ctx, s.Number+1)
+	c, err := b.commit(ctx, s.next())
 	if err == nil {
 		var n *State
 		if n, err = s.after(c.Commit, c.hash); err == nil {
@@ -147,7 +170,24 @@ func (b *Book) next(ctx context.Context, s *State) (*State, error) {
 		}
 		err = broken(err)
 	}
-	return s, b.fail(commitName(s.Number+1), err)
+	return s, b.fail(commitName(s.next()), err)
+}
+
+// commits yields the commits from one to another.
+func (b *Book) commits(ctx context.Context, from, to int64) iter.Seq2[numberedCommit, error] {
+	return pipe.Told(func(tell func(numberedCommit) error) error {
+		for n := from; n <= to; {
+			c, err := b.commit(ctx, n)
+			if err != nil {
+				return b.fail(commitName(n), err)
+			}
+			if err := tell(c); err != nil {
+				return err
+			}
+			n = cmp.Or(c.Next, n+1)
+		}
+		return nil
+	})
 }
 
 // stateAt returns the state after a commit.
@@ -179,6 +219,9 @@ func (b *Book) At(ctx context.Context, n int64) error {
 		return fmt.Errorf("commit %d: the catalogue has what it was after commits %d to %d", n, max(s.Floor, 1), s.Number)
 	}
 	is, err := b.stateAt(ctx, n)
+	if err == nil && is.Number != n {
+		err = b.fail(commitName(n), fs.ErrNotExist)
+	}
 	if err == nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -190,15 +233,14 @@ func (b *Book) At(ctx context.Context, n int64) error {
 // AtTime is At for the last commit before a time.
 func (b *Book) AtTime(ctx context.Context, at time.Time) error {
 	s, last := b.current(), int64(0)
-	for n := max(s.Floor, 1); n <= s.Number; n++ {
-		c, err := b.commit(ctx, n)
+	for c, err := range b.commits(ctx, max(s.Floor, 1), s.Number) {
 		if err != nil {
-			return b.fail(commitName(n), err)
+			return err
 		}
 		if c.Time.After(at) {
 			break
 		}
-		last = n
+		last = c.Number
 	}
 	if last == 0 {
 		return fmt.Errorf("the catalogue does not have what it was at %s", at.Format(time.RFC3339))
@@ -210,11 +252,12 @@ func (b *Book) AtTime(ctx context.Context, at time.Time) error {
 // have removed. If their runs are there no more, the error wraps [fs.ErrNotExist].
 func (b *Book) ChangedSince(ctx context.Context, n int64) (names map[string]bool, dropped []int64, err error) {
 	names = map[string]bool{}
-	for s := b.current(); n < s.Number; {
-		n++
-		c, err := b.commit(ctx, n)
+	for c, err := range b.commits(ctx, n, b.current().Number) {
 		if err != nil {
-			return nil, nil, b.fail(commitName(n), err)
+			return nil, nil, err
+		}
+		if c.Number == n {
+			continue
 		}
 		for _, id := range c.Drop {
 			dropped = append(dropped, int64(id))

@@ -77,18 +77,18 @@ func (b *Book) mergeRuns(ctx context.Context, s *State, some []RunRef) error {
 		return s.Archives[i].shown(), true
 	}
 	ref, more, err := b.writeRun(ctx, s.Number, most, about, func(yield func(*rows.Row, error) bool) {
+		group := grouping{s: s, whole: len(some) == len(s.Runs)}
 		for x, err := range rows.Merged(ctx, runs, "") {
-			if err == nil && x.What == rows.Put && s.dropped[idOf(x.Archive)] {
-				continue
-			}
-			var r *rows.Row
-			if err == nil {
-				r = &x.Row
-			}
-			if !yield(r, err) || err != nil {
+			if err != nil {
+				yield(nil, err)
 				return
 			}
+			if len(group.rows) > 0 && group.rows[0].Name != x.Name && !group.flush(yield) {
+				return
+			}
+			group.rows = append(group.rows, x.Row)
 		}
+		group.flush(yield)
 	})
 	if err != nil {
 		return err
@@ -106,4 +106,45 @@ func (b *Book) mergeRuns(ctx context.Context, s *State, some []RunRef) error {
 		return &k, nil
 	})
 	return err
+}
+
+// A grouping has the rows of a name, and leaves out those that nobody needs.
+type grouping struct {
+	s     *State
+	whole bool // there are no others
+	rows  []rows.Row
+}
+
+func (g *grouping) flush(yield func(*rows.Row, error) bool) bool {
+	files, oldest := map[int64]bool{}, int64(0) // by Seq
+	for i := range g.rows {
+		if r := &g.rows[i]; r.What == rows.Put && !g.s.dropped[idOf(r.Archive)] {
+			files[r.Seq], oldest = true, r.Seq
+		}
+	}
+	fates := map[int64]bool{}
+	for i := range g.rows {
+		r := &g.rows[i]
+		switch r.What {
+		case rows.Put:
+			if g.s.dropped[idOf(r.Archive)] {
+				continue
+			}
+		case rows.Delete:
+			// What is committed from now on began at the floor or later.
+			if g.whole && r.Seq < g.s.Floor && (len(files) == 0 || oldest >= r.Seq) {
+				continue
+			}
+		case rows.Fate:
+			if fates[r.Of] || g.whole && !files[r.Of] {
+				continue
+			}
+			fates[r.Of] = true
+		}
+		if !yield(r, nil) {
+			return false
+		}
+	}
+	g.rows = g.rows[:0]
+	return true
 }

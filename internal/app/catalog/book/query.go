@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 
@@ -58,7 +59,7 @@ func (b *Book) relative(address string) text {
 }
 
 func (b *Book) record(a *Archive) catalog.Archive {
-	return catalog.Archive{ID: int64(a.ID), Address: b.address(a.Address), Format: a.Format, Size: a.Size, Version: string(a.Version), Entries: a.Entries, Added: a.Added, Verified: a.Verified, Parity: a.Parity, Roots: a.Roots}
+	return catalog.Archive{ID: int64(a.ID), Address: b.address(a.Address), Format: a.Format, Size: a.Size, Version: string(a.Version), Entries: a.Entries, Added: a.Added, Verified: a.Verified, Parity: a.Parity, Roots: a.Roots, Proven: a.Proven}
 }
 
 // Archives returns all archives, the oldest first.
@@ -130,7 +131,22 @@ func (b *Book) location(x *rows.Item) catalog.Location {
 	if x.About != nil {
 		b.show(id, x.About, x.Run.Base)
 	}
-	return catalog.Location{Path: x.Name, Archive: int64(id), Kind: x.Kind, Size: x.Size, Raw: x.Raw, Off: x.Off, Digest: x.Digest, Modified: x.Time, ETag: x.ETag, HeaderText: x.Headers}
+	return catalog.Location{Path: x.Name, Seq: x.Seq, Archive: int64(id), Kind: x.Kind, Size: x.Size, Raw: x.Raw, Off: x.Off, Digest: x.Digest, Modified: x.Time, ETag: x.ETag, HeaderText: x.Headers}
+}
+
+// withFate adds what became of the original. Of rows about the same version, the first counts.
+func withFate(l catalog.Location, fates []rows.Row) catalog.Location {
+	if i := slices.IndexFunc(fates, func(f rows.Row) bool { return f.Of == l.Seq }); i >= 0 {
+		is := fates[i].Original
+		l.Missing, l.Unseen, l.Since = is == rows.Missing || is == rows.Unseen, is == rows.Unseen, fates[i].Seq
+		switch is {
+		case rows.Leaving:
+			l.Original = catalog.OriginalLeaving
+		case rows.Lingers:
+			l.Original = catalog.OriginalLingers
+		}
+	}
+	return l
 }
 
 // mostRemembered is how many archives are remembered that pages have described.
@@ -160,17 +176,12 @@ func (b *Book) HeadersOf(_ context.Context, l catalog.Location) (headers map[str
 	return headers, nil
 }
 
-// A version is a file in an archive.
-type version struct {
-	catalog.Location
-	seq int64
-}
-
 // A look is what a run has of a name.
 type look struct {
 	run     *rows.Run
 	always  bool // even if its filter is far: its page takes no more
-	all     []version
+	all     []catalog.Location
+	fates   []rows.Row
 	deleted int64 // up to that sequence
 }
 
@@ -186,8 +197,10 @@ func (b *Book) look(ctx context.Context, l *look, s *State, path string) error {
 			return nil
 		case x.What == rows.Delete:
 			l.deleted = max(l.deleted, x.Seq)
+		case x.What == rows.Fate:
+			l.fates = append(l.fates, x.Row)
 		case !s.dropped[idOf(x.Archive)]:
-			l.all = append(l.all, version{b.location(x), x.Seq})
+			l.all = append(l.all, b.location(x))
 		}
 	}
 	return nil
@@ -210,20 +223,23 @@ func (b *Book) Holders(ctx context.Context, path string) (all []catalog.Found, e
 	if err != nil {
 		return nil, err
 	}
-	deleted, found := int64(0), []version(nil)
+	deleted, found, fates := int64(0), []catalog.Location(nil), []rows.Row(nil)
 	for _, l := range looks {
-		deleted, found = max(deleted, l.deleted), append(found, l.all...)
+		deleted, found, fates = max(deleted, l.deleted), append(found, l.all...), append(fates, l.fates...)
 	}
-	slices.SortFunc(found, func(a, b version) int { return cmp.Or(cmp.Compare(b.seq, a.seq), cmp.Compare(b.Archive, a.Archive)) })
-	for _, v := range found {
-		if v.seq < deleted {
+	slices.SortFunc(fates, func(a, b rows.Row) int { return a.Compare(&b) })
+	slices.SortFunc(found, func(a, b catalog.Location) int {
+		return cmp.Or(cmp.Compare(b.Seq, a.Seq), cmp.Compare(b.Archive, a.Archive))
+	})
+	for _, l := range found {
+		if l.Seq < deleted {
 			break
 		}
-		a, err := b.ArchiveOf(ctx, v.Archive)
+		a, err := b.ArchiveOf(ctx, l.Archive)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, catalog.Found{Location: v.Location, In: a})
+		all = append(all, catalog.Found{Location: withFate(l, fates), In: a})
 	}
 	return all, nil
 }
@@ -298,28 +314,99 @@ var errEnough = errors.New("enough")
 // byte order. If before is empty, there is no upper bound.
 func (b *Book) Between(ctx context.Context, from, before string, in catalog.Scope) iter.Seq2[catalog.Location, error] {
 	return pipe.Told(func(tell func(catalog.Location) error) error {
-		done, any := "", false // the name that was told or deleted last
+		name, any, done := "", false, false // the last name, and whether it was told or is deleted
+		var fates []rows.Row                // of that name, the newest first
 		return b.each(ctx, from, before, func(s *State, x *rows.Item) error {
 			if before != "" && x.Name >= before {
 				return errEnough
 			}
-			if any && x.Name == done {
+			if !any || x.Name != name {
+				name, any, done, fates = x.Name, true, false, fates[:0]
+			}
+			switch id := idOf(x.Archive); {
+			case done:
+				return nil
+			case x.What == rows.Fate:
+				fates = append(fates, x.Row)
+				return nil
+			case x.What == rows.Put && (s.dropped[id] || in != nil && !in(int64(id))):
 				return nil
 			}
-			if id := idOf(x.Archive); x.What == rows.Put && (s.dropped[id] || in != nil && !in(int64(id))) {
+			if done = true; x.What == rows.Delete {
 				return nil
 			}
-			if done, any = x.Name, true; x.What == rows.Delete {
-				return nil
-			}
-			return tell(b.location(x))
+			return tell(withFate(b.location(x), fates))
 		})
 	})
 }
 
-// ListFrom yields the items directly below a prefix. See [catalog.Catalog.ListFrom].
+// A Usage counts the files of an archive.
+type Usage struct {
+	Files, Bytes int64 // of those that are visible in a scope
+	All          int64 // bytes of all its files
+	Spread       bool  // the content of a visible file is not one run of its bytes
+	Deleted      int64 // files that were deleted
+	Retired      int64 // visible files whose originals were removed, or were to be
+}
+
+// Usage reads all rows, and counts the files of the archives of a scope.
+func (b *Book) Usage(ctx context.Context, in catalog.Scope) (map[int64]*Usage, error) {
+	all := map[int64]*Usage{}
+	name, any, done, deleted := "", false, false, false // as in Between
+	var fates []rows.Row
+	err := b.each(ctx, "", "", func(s *State, x *rows.Item) error {
+		if !any || x.Name != name {
+			name, any, done, deleted, fates = x.Name, true, false, false, fates[:0]
+		}
+		id := idOf(x.Archive)
+		switch {
+		case x.What == rows.Delete:
+			done, deleted = true, true
+			return nil
+		case x.What == rows.Fate:
+			fates = append(fates, x.Row)
+			return nil
+		case s.dropped[id] || in != nil && !in(int64(id)):
+			return nil
+		}
+		u := all[int64(id)]
+		if u == nil {
+			u = &Usage{}
+			all[int64(id)] = u
+		}
+		if deleted {
+			u.Deleted++
+		}
+		if u.All += x.Size; !done {
+			done = true
+			if l := withFate(catalog.Location{Seq: x.Seq}, fates); l.Original != catalog.OriginalStays {
+				u.Retired++
+			}
+			u.Files++
+			u.Bytes += x.Size
+			u.Spread = u.Spread || !x.Raw && x.Size > 0
+		}
+		return nil
+	})
+	return all, err
+}
+
+// Bounds returns the first and the last name of the files of an archive.
+func (b *Book) Bounds(ctx context.Context, archive int64) (first, last string, err error) {
+	s, err := b.Full(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	i, ok := s.at[ID(archive)]
+	if !ok {
+		return "", "", catalog.Absent(fmt.Sprintf("archive %d", archive))
+	}
+	return string(s.Archives[i].First), string(s.Archives[i].Last), nil
+}
+
+// ListFrom yields the items directly below a prefix. See [catalog.List].
 func (b *Book) ListFrom(ctx context.Context, prefix, from string, in catalog.Scope) iter.Seq2[catalog.Listed, error] {
-	return catalog.ListIn(ctx, b.Between, prefix, from, in)
+	return catalog.List(ctx, b.Between, prefix, from, in)
 }
 
 // List is ListFrom for all archives, from the beginning.
@@ -348,26 +435,43 @@ func (b *Book) Locations(ctx context.Context, a catalog.Archive) iter.Seq2[catal
 		}
 		first, last := string(s.Archives[i].First), string(s.Archives[i].Last)
 		deleted, name := int64(0), ""
+		var fates []rows.Row
 		return b.each(ctx, first, last+"\x00", func(_ *State, x *rows.Item) error {
 			if x.Name > last {
 				return errEnough
 			}
 			if x.Name != name {
-				deleted, name = 0, x.Name
+				deleted, name, fates = 0, x.Name, fates[:0]
+			}
+			if x.What == rows.Fate {
+				fates = append(fates, x.Row)
 			}
 			if x.What == rows.Delete {
 				deleted = max(deleted, x.Seq)
 				return nil
 			}
-			if int64(idOf(x.Archive)) != a.ID {
+			if x.What != rows.Put || int64(idOf(x.Archive)) != a.ID {
 				return nil
 			}
-			l := b.location(x)
+			l := withFate(b.location(x), fates)
 			l.Gone = x.Seq < deleted
 			return tell(l)
 		})
 	})
 }
+
+// AddressOf returns where an archive is that is to be removed.
+func (b *Book) AddressOf(r Removal) string { return b.address(r.Address) }
+
+// Beside returns the addresses of the folders of the catalogue, and what the names of objects beside its
+// archives end in.
+func (b *Book) Beside() (folders []string, suffix string) {
+	at := b.folder() + path.Base(b.Name())
+	return []string{at, at + goneSuffix}, addedSuffix + b.current().Catalog
+}
+
+// ID is a random text that no other catalogue has.
+func (b *Book) ID() string { return b.current().Catalog }
 
 // Store and Name say where the catalogue is.
 func (b *Book) Store() store.Store { return b.st }

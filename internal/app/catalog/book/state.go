@@ -68,7 +68,13 @@ type Archive struct {
 	Verified time.Time     `json:"verified,omitzero"`
 	Parity   string        `json:"parity,omitempty"` // its identity
 	Roots    catalog.Roots `json:"roots,omitempty"`
+	Proven   string        `json:"proven,omitempty"`
+	// Seq is that of all its rows, or Various. 0 is the commit that has added it.
+	Seq int64 `json:"seq,omitempty"`
 }
+
+// Various is Archive.Seq of one whose rows have different ones.
+const Various = -1
 
 // shown is what pages have of an archive.
 func (a *Archive) shown() rows.Archive {
@@ -94,11 +100,13 @@ type Commit struct {
 	Base    int64     `json:"base"`             // the commit from which the work began
 	Attempt string    `json:"attempt"`          // random
 	Time    time.Time `json:"time"`
+	Next    int64     `json:"next,omitempty"` // the number of the next commit, if it is not the number after this
+	Job     string    `json:"job,omitempty"`  // the work that it ends
 
 	Add      []Archive `json:"add,omitempty"`
 	Drop     []ID      `json:"drop,omitempty"`
 	Gone     []text    `json:"gone,omitempty"`     // addresses of these, but for those that Add has again
-	Deletes  bool      `json:"deletes,omitempty"`  // all rows of Runs are deletions of files
+	Deletes  bool      `json:"deletes,omitempty"`  // Runs delete files
 	Verified []ID      `json:"verified,omitempty"` // found sound at Time
 	Parity   []Parity  `json:"parity,omitempty"`
 	Moved    []Move    `json:"moved,omitempty"`
@@ -109,7 +117,48 @@ type Commit struct {
 	Entries  int64     `json:"entries,omitempty"` // how many more or less there are
 	Bytes    int64     `json:"bytes,omitempty"`
 
+	Plans    []Plan    `json:"plans,omitempty"`    // that are new or have changed; one without a spec is forgotten
+	Begins   bool      `json:"begins,omitempty"`   // a listing
+	Listed   *Listing  `json:"listed,omitempty"`   // that ends
+	Removals []Removal `json:"removals,omitempty"` // of what Drop drops
+	Removed  []ID      `json:"removed,omitempty"`  // Removals of earlier commits that are done
+
+	since  int64  // from which the work began, if it is not Base
 	inline []byte // a run, or the tails of Runs
+}
+
+// A Plan says what a fleet packs, and into what.
+type Plan struct {
+	Name   text            `json:"name"`
+	Spec   json.RawMessage `json:"spec,omitempty"`
+	Commit int64           `json:"commit,omitempty"` // that has added it
+}
+
+// NewPlan returns a plan to be recorded. Without a spec, the plan is forgotten.
+func NewPlan(name string, spec json.RawMessage) Plan { return Plan{Name: text(name), Spec: spec} }
+
+// A Listing was complete: it began after a commit, and found all objects of some roots whose names are in
+// [From, Before).
+type Listing struct {
+	Number int64         `json:"number"`
+	Roots  catalog.Roots `json:"roots"`
+	From   text          `json:"from,omitempty"`
+	Before text          `json:"before,omitempty"`
+}
+
+// A Removal is an archive that is to be removed from its store, some time after Commit has dropped it.
+type Removal struct {
+	ID      ID    `json:"id"`
+	Address text  `json:"address"`
+	Size    int64 `json:"size"`
+	Version text  `json:"version,omitempty"`
+	Commit  int64 `json:"commit,omitempty"`
+}
+
+// A Done is a job that a commit has ended.
+type Done struct {
+	Job    string `json:"job"`
+	Commit int64  `json:"commit"`
 }
 
 // A Parity says which parity an archive has now.
@@ -155,14 +204,21 @@ type State struct {
 	Dropped  []ID      `json:"dropped,omitempty"` // archives of which runs may still have rows
 	Archives []Archive `json:"archives,omitempty"`
 	Moves    []Move    `json:"moves,omitempty"`
+	Jobs     []Done    `json:"jobs,omitempty"`
+	Plans    []Plan    `json:"plans,omitempty"`
+	Listings []Listing `json:"listings,omitempty"`
+	Removals []Removal `json:"removals,omitempty"`
+	Next     int64     `json:"next,omitempty"` // the number of the next commit, if it is not the number after this
 	Entries  int64     `json:"entries"`
 	Bytes    int64     `json:"bytes"` // of archives
 	// Stored is the commit after which a state was last stored.
 	Stored int64 `json:"stored,omitempty"`
-	// Elsewhere is the commit after which a state has Archives. The head is without them if they are many.
+	// Elsewhere is the commit after which a state has Archives, Jobs and Removals. The head is without them
+	// if there are many archives.
 	Elsewhere int64 `json:"elsewhere,omitempty"`
 
 	last    *numberedCommit // the commit that made it, if it was read
+	told    int64           // the last commit that may delete files, or tell of originals
 	at      map[ID]int      // in Archives
 	dropped map[ID]bool
 }
@@ -280,6 +336,7 @@ func parseState(b []byte) (*State, error) {
 			r.tail, more = more[:n], more[n:]
 		}
 	}
+	s.told = s.Number
 	s.number()
 	return s, nil
 }
@@ -314,17 +371,24 @@ func (s *State) encode(stored int64) ([]byte, error) {
 		}
 	}
 	if stored > 0 && len(s.Archives) > headArchives {
-		x.Archives, x.Elsewhere = nil, stored
+		x.Archives, x.Jobs, x.Removals, x.Elsewhere = nil, nil, nil, stored
 	}
 	return framed(Magic, &x, tails)
 }
 
 // after returns the state after a commit, whose object has that hash. It does not change s.
 func (s *State) after(c *Commit, hash string) (*State, error) {
-	if s.Number > 0 && (c.Catalog != s.Catalog || c.Number != s.Number+1 || c.Before != s.Hash) {
+	if s.Number > 0 && (c.Catalog != s.Catalog || c.Number != s.next() || c.Before != s.Hash) {
 		return nil, fmt.Errorf("commit %d does not follow commit %d of this catalogue", c.Number, s.Number)
 	}
+	if c.Next != 0 && c.Next <= c.Number {
+		return nil, fmt.Errorf("commit %d is said to be followed by commit %d", c.Number, c.Next)
+	}
 	n := *s
+	if c.Deletes || len(c.Runs) > 0 && len(c.Add)+len(c.Merged) == 0 {
+		n.told = c.Number
+	}
+	n.Next = c.Next
 	n.last = nil
 	n.Catalog, n.Number, n.Hash, n.Time, n.Floor = c.Catalog, c.Number, hash, c.Time, max(s.Floor, c.Floor)
 	n.Archives, n.Runs, n.Dropped = slices.Clone(s.Archives), slices.Clone(s.Runs), slices.Clone(s.Dropped)
@@ -346,6 +410,7 @@ func (s *State) after(c *Commit, hash string) (*State, error) {
 		a.ID, a.Added = idOf(rows.ArchiveID{Commit: c.Number, Ordinal: i}), c.Time
 		n.Archives = append(n.Archives, a)
 	}
+	n.records(c, s.Elsewhere > 0)
 	for i := range n.Archives {
 		a := &n.Archives[i]
 		if slices.Contains(c.Verified, a.ID) {
@@ -375,6 +440,42 @@ func (s *State) after(c *Commit, hash string) (*State, error) {
 	slices.SortStableFunc(n.Runs, func(a, b RunRef) int { return cmp.Compare(b.Rows, a.Rows) })
 	n.number()
 	return &n, nil
+}
+
+// next is the number of the commit after a state.
+func (s *State) next() int64 { return cmp.Or(s.Next, s.Number+1) }
+
+// records makes the records for a fleet those after a commit. If they are elsewhere, it knows only some.
+func (s *State) records(c *Commit, elsewhere bool) {
+	s.Plans, s.Listings = slices.Clone(s.Plans), slices.Clone(s.Listings)
+	for _, p := range c.Plans {
+		s.Plans = slices.DeleteFunc(s.Plans, func(is Plan) bool { return is.Name == p.Name })
+		if p.Commit = c.Number; len(p.Spec) > 0 {
+			s.Plans = append(s.Plans, p)
+		}
+	}
+	if l := c.Listed; l != nil {
+		s.Listings = append(slices.DeleteFunc(s.Listings, func(is Listing) bool {
+			return is.Roots == l.Roots && is.From == l.From && is.Before == l.Before
+		}), *l)
+	}
+	if elsewhere {
+		return
+	}
+	s.Jobs = slices.DeleteFunc(slices.Clone(s.Jobs), func(d Done) bool { return d.Commit < s.Floor })
+	if c.Job != "" {
+		s.Jobs = append(s.Jobs, Done{c.Job, c.Number})
+	}
+	s.Removals = slices.DeleteFunc(slices.Clone(s.Removals), func(r Removal) bool { return slices.Contains(c.Removed, r.ID) })
+	for _, r := range c.Removals {
+		r.Commit = c.Number
+		s.Removals = append(s.Removals, r)
+	}
+	for i := range s.Removals {
+		for _, m := range c.Moved {
+			s.Removals[i].Address = m.of(s.Removals[i].Address)
+		}
+	}
 }
 
 // id names a run in a catalogue.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/rows"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -79,7 +80,7 @@ var vectors = map[string]struct {
 		added(t, b, catalog.Archive{Address: "s3://bucket/packed/a.caf", Format: "caf", Size: 1 << 42, Version: `"etag"`}, first...)
 		added(t, b, catalog.Archive{Address: "https://example.org/b.tar", Format: "tar", Size: 10_000, Version: "2026-11-29T09:51:05.538472Z"}, second...)
 		added(t, b, catalog.Archive{Address: "s3://bucket/packed/sub/c.zip", Format: "zip", Size: 1000}, catalog.Location{Path: "2026/05/001.jpg", Size: 9}, catalog.Location{Path: "2026/05/007.jpg", Size: 9}, catalog.Location{Path: "new", Size: 9})
-		if _, err := b.Delete(t.Context(), "", []string{"2026/05/002.jpg", "2026/05/007.jpg", "2026/05/016.jpg"}, 0); err != nil {
+		if _, err := b.Delete(t.Context(), []string{"2026/05/002.jpg", "2026/05/007.jpg", "2026/05/016.jpg"}); err != nil {
 			t.Fatal(err)
 		}
 		added(t, b, catalog.Archive{Address: "s3://bucket/elsewhere/d.caf", Format: "caf", Size: 100, Version: `"d"`}, catalog.Location{Path: "2026/05/002.jpg", Size: 10, Raw: true})
@@ -107,6 +108,69 @@ var vectors = map[string]struct {
 			}
 		}
 		added(t, b, catalog.Archive{Address: "s3://bucket/packed/a%20b%2520.caf", Format: "caf", Size: 100, Version: "\xfe"}, catalog.Location{Path: "odd", Size: 1, Raw: true})
+	}},
+	// What a fleet does with a catalogue that was made again.
+	"fleet": {400, func(t *testing.T, b *Book) {
+		do := func(x Step) int64 {
+			t.Helper()
+			done, err := b.Do(t.Context(), x)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return done.Number
+		}
+		if err := b.Follow(t.Context(), []Record{{Catalog: "LOST", Commit: 40}}); err != nil {
+			t.Fatal(err)
+		}
+		roots := catalog.Roots(`[["s3://photos",""]]`)
+		do(Step{Plans: []Plan{NewPlan("s3://bucket/packed/photos.caf", json.RawMessage(`{"sources":["s3://photos"]}`))}})
+		pack := func(job string, seq int64, names ...string) {
+			t.Helper()
+			var all []catalog.Location
+			for i, n := range names {
+				all = append(all, catalog.Location{Path: n, Size: 10 + seq, Raw: true, Off: int64(i) * (10 + seq), ETag: fmt.Sprintf(`"%d"`, seq), Seq: seq})
+			}
+			do(Step{Job: job, Since: seq, Add: []catalog.Addition{{Archive: catalog.Archive{Address: "s3://bucket/packed/photos-" + job + ".caf", Format: "caf", Size: 1000, Version: `"` + job + `"`, Roots: roots}, Rows: listed(all)}}})
+		}
+		first := do(Step{Begins: true})
+		second := do(Step{Begins: true})
+		pack("second", second, "a", "b", "c")
+		pack("first", first, "b", "c", "d", "e", "f") // later, but it lists what was there before
+		fates := func(of int64, original rows.Original, names ...string) {
+			t.Helper()
+			do(Step{Rows: func(yield func(*rows.Row, error) bool) {
+				for _, n := range names {
+					if !yield(&rows.Row{Name: n, What: rows.Fate, Of: of, Original: original}, nil) {
+						return
+					}
+				}
+			}})
+		}
+		do(Step{Listed: &Listing{Number: second, Roots: roots}})
+		fates(second, rows.Leaving, "a", "b")
+		fates(first, rows.Missing, "d", "e")
+		fates(first, rows.Stays, "e")
+		archives, err := b.Archives(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := Step{Job: "compact"}
+		for _, a := range archives {
+			x.Instead = append(x.Instead, a.ID)
+		}
+		x.Add = []catalog.Addition{{Archive: catalog.Archive{Address: "s3://bucket/packed/photos-compact.caf", Format: "caf", Size: 1000, Version: `"compact"`, Roots: roots}, Rows: func(yield func(catalog.Location, error) bool) {
+			for l, err := range b.Below(t.Context(), "") {
+				l.Off += 500
+				if !yield(l, err) {
+					return
+				}
+			}
+		}}}
+		do(x)
+		do(Step{Removed: []ID{ID(archives[0].ID)}})
+		do(Step{Rows: func(yield func(*rows.Row, error) bool) {
+			yield(&rows.Row{Name: "f", What: rows.Delete, Seq: second}, nil)
+		}})
 	}},
 }
 

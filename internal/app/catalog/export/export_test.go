@@ -69,7 +69,7 @@ func testExports(t *testing.T, database func(i int) string) {
 		case 0:
 			_, _ = b.Remove(t.Context(), fmt.Sprintf("mem://%d.caf", rnd.IntN(4)))
 		case 1:
-			if _, err := b.Delete(t.Context(), "", []string{fmt.Sprint(rnd.IntN(20)), "a\x00\xff"}, 0); err != nil {
+			if _, err := b.Delete(t.Context(), []string{fmt.Sprint(rnd.IntN(20)), "a\x00\xff"}); err != nil {
 				t.Fatal(err)
 			}
 		case 2:

@@ -39,7 +39,8 @@ const (
 	hasMD5 // an ETag that is one
 	hasETag
 	hasHeaders
-	noBits = hasHeaders << 1
+	isFate
+	noBits = isFate << 1
 )
 
 const kindBits = 4
@@ -112,6 +113,7 @@ func (w *pageWriter) add(r *Row) {
 	}
 	sum, isMD5 := kit.MD5OfETag(r.ETag)
 	set(r.What == Delete, isDelete)
+	set(r.What == Fate, isFate)
 	set(r.Seq != 0, hasSeq)
 	set(r.Raw, isRaw)
 	set(r.Raw && archive == w.in && r.Off == w.end, isNext)
@@ -127,6 +129,9 @@ func (w *pageWriter) add(r *Row) {
 	b = scan.AppendText(b, r.Name[shared:])
 	if r.Seq != 0 {
 		b = binary.AppendUvarint(b, uint64(r.Seq))
+	}
+	if r.What == Fate {
+		b = append(binary.AppendUvarint(b, uint64(r.Of)), byte(r.Original))
 	}
 	if r.What == Put {
 		b = binary.AppendUvarint(b, uint64(archive))
@@ -243,7 +248,7 @@ func parsePage(stored []byte) (*page, error) {
 	for range c.Count() {
 		id := ArchiveID{Commit: c.Size()}
 		ordinal := c.Size()
-		c.Bad = c.Bad || ordinal >= MostArchives || id.Commit > mostCommit
+		c.Bad = c.Bad || ordinal >= MostArchives || id.Commit > MostCommit
 		id.Ordinal = int(ordinal)
 		var a *Archive
 		if shown := c.Bytes(1); !c.Bad && shown[0] != 0 {
@@ -335,9 +340,13 @@ func (c *cursor) rest(bits uint64, wanted bool) error {
 	if bits&hasSeq != 0 {
 		r.Seq = c.Size()
 	}
-	if bits&isDelete != 0 {
+	switch {
+	case bits&isDelete != 0:
 		r.What = Delete
-	} else {
+	case bits&isFate != 0:
+		r.What, r.Of, r.Original = Fate, c.Size(), Original(c.Byte())
+		c.Must(r.Of > 0 && r.Original <= Lingers)
+	default:
 		i := c.Uvarint()
 		if i >= uint64(len(c.p.archives)) {
 			return errPage

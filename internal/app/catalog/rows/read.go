@@ -8,14 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"iter"
-
 	"slices"
 	"sync"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/base/scan"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // An Error is damage of a run, or a failure to read it.
@@ -150,7 +151,7 @@ func (r *Run) parseTail(tail []byte, s Summary) error {
 	if len(r.near) > 0 && (x.Levels != 1 || int64(len(r.near)) != blocks*filterBlock || x.Filter[0] != before) {
 		return errTail
 	}
-	if x.Rows != s.Rows || x.Names < 0 || x.Names > x.Rows || x.Levels < 1 || x.Levels > 2 || x.Filter[0] < first || blocks < 0 || blocks > (r.start-first)/filterBlock || x.Filter[0] > r.start-blocks*filterBlock {
+	if s.Rows != anyRows && x.Rows != s.Rows || x.Rows < 0 || x.Names < 0 || x.Names > x.Rows || x.Levels < 1 || x.Levels > 2 || x.Filter[0] < first || blocks < 0 || blocks > (r.start-first)/filterBlock || x.Filter[0] > r.start-blocks*filterBlock {
 		return errTail
 	}
 	c := &scan.Scanner{B: tail[:n-textLen]}
@@ -496,3 +497,57 @@ func Merged(ctx context.Context, runs []*Run, name string) iter.Seq2[*Item, erro
 		}
 	}
 }
+
+// OpenAlone opens a run of which no catalogue says what it has. A short one takes one request.
+func OpenAlone(ctx context.Context, obj store.Object, name string) (*Run, error) {
+	r := &Run{Name: name, commit: 1, obj: obj, cache: NewCache(mostAhead)}
+	end := make([]byte, mostAhead)
+	n, err := storekit.ReadTail(ctx, obj, end)
+	if err != nil {
+		return nil, r.fail(-1, err)
+	}
+	if end, r.size = end[:n], int64(n); n == mostAhead {
+		info, err := obj.Info(ctx)
+		if err != nil {
+			return nil, r.fail(-1, err)
+		}
+		r.size = info.Size
+	} else {
+		r.obj = whole{obj, end}
+	}
+	if n < len(magic)+footerLen {
+		return nil, r.fail(-1, errTail)
+	}
+	start := binary.LittleEndian.Uint64(end[n-footerLen:])
+	if start < uint64(len(magic)) || start > uint64(r.size-footerLen) || r.size-int64(start) > MostTail {
+		return nil, r.fail(r.size-footerLen, errTail)
+	}
+	s := Summary{Size: r.size, Tail: r.size - int64(start), Rows: anyRows}
+	tail := make([]byte, s.Tail)
+	if err = r.obj.ReadAt(ctx, tail, int64(start)); err == nil {
+		err = r.parseTail(tail, s)
+	}
+	if err != nil {
+		return nil, r.fail(int64(start), err)
+	}
+	return r, nil
+}
+
+// whole is an object that was read as a whole.
+type whole struct {
+	store.Object
+	b []byte
+}
+
+func (w whole) ReadAt(_ context.Context, p []byte, off int64) error {
+	if off < 0 || off > int64(len(w.b)-len(p)) {
+		return io.ErrUnexpectedEOF
+	}
+	copy(p, w.b[off:])
+	return nil
+}
+
+func (w whole) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
+
+// anyRows is Summary.Rows if it is not known.
+const anyRows = -1

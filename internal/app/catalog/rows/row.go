@@ -17,6 +17,19 @@ type What uint8
 const (
 	Put    What = iota // a file, and where it lies
 	Delete             // what was there before Row.Seq is deleted
+	Fate               // what became of the object that a file was packed from
+)
+
+// An Original is what became of the object that a file was packed from. It stands in a row of its own, so
+// that a file can move to another archive without it.
+type Original uint8
+
+const (
+	Stays   Original = iota // it is there again
+	Leaving                 // it was proven, and is about to be removed, or has been
+	Missing                 // the listing that began with Row.Seq did not find it, one before did
+	Unseen                  // nor has any listing since it was packed
+	Lingers                 // it was Leaving, and is still there: it may be removed at any time
 )
 
 // An ArchiveID names an archive: the commit that has added it, and its place in that commit. In a run,
@@ -52,19 +65,23 @@ type Row struct {
 	Seq     int64
 	Archive ArchiveID
 
-	Kind    format.Kind
-	Raw     bool // the content is one run of the archive's bytes, from Off
-	Off     int64
-	Size    int64
-	Digest  format.Digest
-	Time    time.Time
-	ETag    string
+	Kind   format.Kind
+	Raw    bool // the content is one run of the archive's bytes, from Off
+	Off    int64
+	Size   int64
+	Digest format.Digest
+	Time   time.Time
+	ETag   string
+	// Of a fate, Of is the Seq of the file.
+	Of       int64
+	Original Original
+
 	Headers string // what else a service stored with the object; empty, or a text that is equal for equal headers
 }
 
 // Compare returns the order of rows in a run: by name, the newest first.
 func (r *Row) Compare(b *Row) int {
-	return cmp.Or(strings.Compare(r.Name, b.Name), compareCommits(b.Seq, r.Seq), cmp.Compare(r.What, b.What), b.Archive.Compare(r.Archive))
+	return cmp.Or(strings.Compare(r.Name, b.Name), compareCommits(b.Seq, r.Seq), cmp.Compare(r.What, b.What), b.Archive.Compare(r.Archive), cmp.Compare(b.Of, r.Of))
 }
 
 // in returns the row as it is in a catalogue whose commit has added its run.
@@ -82,7 +99,7 @@ func (r *Row) check() error {
 	switch {
 	case len(r.Name) > MostName:
 		return fmt.Errorf("a name of %d bytes, expected at most %d", len(r.Name), MostName)
-	case r.What > Delete, r.Kind > format.Property, r.Seq < 0, r.Archive.Commit < 0, r.Archive.Commit > mostCommit, r.Archive.Ordinal < 0, r.Archive.Ordinal >= MostArchives, r.Size < 0, r.Off < 0, !r.Raw && r.Off != 0, len(r.Digest.Sum) > 255:
+	case r.What > Fate, r.Of < 0, (r.What == Fate) != (r.Of > 0), r.Original > Lingers, r.Kind > format.Property, r.Seq < 0, r.Archive.Commit < 0, r.Archive.Commit > MostCommit, r.Archive.Ordinal < 0, r.Archive.Ordinal >= MostArchives, r.Size < 0, r.Off < 0, !r.Raw && r.Off != 0, len(r.Digest.Sum) > 255:
 		return fmt.Errorf("%s: invalid row", format.Escape(r.Name))
 	case len(r.Headers) > mostText, len(r.ETag) > mostText:
 		return fmt.Errorf("%s: %d bytes of headers, expected at most %d", format.Escape(r.Name), len(r.Headers)+len(r.ETag), mostText)
@@ -98,12 +115,12 @@ const mostText = 1 << 20
 // MostArchives is how many archives a commit can add. Commit and ordinal of an archive fit into 63 bits.
 const (
 	MostArchives = 1 << 20
-	mostCommit   = 1<<43 - 1
+	MostCommit   = 1<<43 - 1
 )
 
 // Append appends the row but for its name, for programs that sort rows.
 func (r *Row) Append(b []byte) []byte {
-	for _, n := range [...]int64{int64(r.What), r.Seq, r.Archive.Commit, int64(r.Archive.Ordinal), int64(r.Kind), r.Off, r.Size} {
+	for _, n := range [...]int64{int64(r.What), r.Seq, r.Archive.Commit, int64(r.Archive.Ordinal), int64(r.Kind), r.Off, r.Size, r.Of, int64(r.Original)} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
 	raw, timed := byte(0), byte(0)
@@ -126,7 +143,7 @@ func (r *Row) Append(b []byte) []byte {
 // Parse parses what Append has appended.
 func (r *Row) Parse(name string, b []byte) error {
 	c := &scan.Scanner{B: b}
-	*r = Row{Name: name, What: What(c.Size()), Seq: c.Size(), Archive: ArchiveID{c.Size(), int(c.Size())}, Kind: format.Kind(c.Size()), Off: c.Size(), Size: c.Size()}
+	*r = Row{Name: name, What: What(c.Size()), Seq: c.Size(), Archive: ArchiveID{c.Size(), int(c.Size())}, Kind: format.Kind(c.Size()), Off: c.Size(), Size: c.Size(), Of: c.Size(), Original: Original(c.Byte())}
 	bits := c.Bytes(1)
 	if c.Bad {
 		return errPage

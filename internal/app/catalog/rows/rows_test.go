@@ -35,6 +35,10 @@ func randomRows(rnd *rand.Rand, n int) []Row {
 			r.What, r.Archive = Delete, ArchiveID{}
 			all = append(all, r)
 			continue
+		case 3, 4:
+			r.What, r.Archive, r.Of, r.Original = Fate, ArchiveID{}, 1+rnd.Int64N(9), Original(rnd.IntN(5))
+			all = append(all, r)
+			continue
 		}
 		r.Size, r.Raw = rnd.Int64N(1<<rnd.IntN(40)), rnd.IntN(5) > 0
 		if r.Raw {

@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/store"
 )
@@ -57,11 +58,11 @@ func (o farObject) Can() store.ObjectAbilities { return store.ObjectAbilities{} 
 // files that are 20 ms away, 16 at a time.
 func BenchmarkShelf(b *testing.B) {
 	ctx := b.Context()
-	db := filepath.Join(b.TempDir(), "catalog.db")
-	if err := catalog.Create(ctx, db); err != nil {
+	st, name, err := store.OpenAddress(ctx, filepath.Join(b.TempDir(), "photos.catalog"))
+	if err != nil {
 		b.Fatal(err)
 	}
-	c, err := catalog.Open(ctx, db, catalog.Options{})
+	c, err := book.Create(ctx, st, name)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func BenchmarkShelf(b *testing.B) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for b.Loop() {
 		start := time.Now()
-		c, err := catalog.Open(ctx, db, catalog.Options{ReadOnly: true})
+		c, err := book.Open(ctx, st, name, book.Options{})
 		if err != nil {
 			b.Fatal(err)
 		}

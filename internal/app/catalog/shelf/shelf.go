@@ -1,6 +1,6 @@
 // Package shelf presents a catalogue as one archive: the files of all its
 // archives in one tree, each in its newest version, or a bucket in the layout
-// it had before it was packed. Names are read from the database in ranges, so
+// it had before it was packed. Names are read from the catalogue in ranges, so
 // millions of them need no memory. Contents are read from the archives that
 // contain them at that time.
 package shelf
@@ -24,6 +24,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
@@ -49,8 +50,6 @@ type Options struct {
 	// Through are addresses of buckets, or of prefixes in them. Objects there that
 	// are not packed are shown from there.
 	Through []string
-	// Lazy reads no list of all archives before it is needed. Near then says whether they are near.
-	Lazy, Near bool
 	// NoVerify turns off the verification of contents that the archives' own
 	// readers read.
 	NoVerify bool
@@ -60,7 +59,7 @@ type Options struct {
 // package holdall opens as archives of Format, and the archives that hold
 // their contents. It must be closed after everything in it is closed.
 type Shelf struct {
-	c catalog.Files
+	c *book.Book
 	o Options
 
 	mu    sync.Mutex
@@ -88,22 +87,11 @@ const fresh = 2 * time.Second
 
 // New returns the shelf of a catalogue. Closing the catalogue is up to the
 // caller.
-func New(ctx context.Context, c catalog.Files, o Options) (*Shelf, error) {
+func New(ctx context.Context, c *book.Book, o Options) (*Shelf, error) {
 	if o.Open == nil {
 		o.Open = store.OpenAddress
 	}
-	s := &Shelf{c: c, o: o, known: map[int64]*known{}, held: map[string]*held{}, ins: map[int64]*inner{}}
-	if s.near = o.Near; !o.Lazy {
-		all, err := s.archives(ctx)
-		if err != nil {
-			return s, err
-		}
-		s.near = true
-		for _, a := range all {
-			scheme := store.Scheme(a.Address)
-			s.near = s.near && (scheme == "" || scheme == "file")
-		}
-	}
+	s := &Shelf{c: c, o: o, near: c.Near(), known: map[int64]*known{}, held: map[string]*held{}, ins: map[int64]*inner{}}
 	return s, s.openSources(ctx)
 }
 
@@ -214,7 +202,7 @@ func noBucket(address string) error {
 // Called returns the shown address of the catalogue, without secrets.
 func (s *Shelf) Called() string { return s.o.Address }
 
-// Can reports that a shelf is near if all its archives are.
+// Can reports that a shelf is near if its catalogue is.
 func (s *Shelf) Can() store.Abilities { return store.Abilities{Near: s.near, Address: s.address} }
 
 func (s *Shelf) address(name string) string {

@@ -14,33 +14,30 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
-	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/catalog/rows"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/fleet"
 	"github.com/holdall/holdall/internal/testkit/fleettest"
-	"github.com/holdall/holdall/internal/testkit/pgtest"
 	"github.com/holdall/holdall/store"
 
 	_ "github.com/holdall/holdall/format/all"
 	_ "github.com/holdall/holdall/store/all"
 )
 
-// on runs a test with a catalogue of each kind.
-func on(t *testing.T, do func(t *testing.T, s *fleettest.Site)) {
-	t.Run("sqlite", func(t *testing.T) {
-		do(t, fleettest.New(t, filepath.Join(t.TempDir(), "catalog.db"), catalog.Options{}))
-	})
-	t.Run("postgres", func(t *testing.T) { do(t, fleettest.New(t, pgtest.Database(t), catalog.Options{})) })
+func newSite(t *testing.T) *fleettest.Site {
+	t.Helper()
+	return fleettest.New(t, filepath.Join(t.TempDir(), "jobs.db"))
 }
 
 // pack packs sources.
 func pack(t *testing.T, s *fleettest.Site, spec fleet.Spec) {
 	t.Helper()
-	if _, err := fleet.Plan(t.Context(), s.C, spec, nil); err != nil {
+	f := fleet.Fleet{Book: s.B, Queue: s.Q}
+	if _, err := fleet.MakePlan(t.Context(), f, spec, nil); err != nil {
 		t.Fatal(err)
 	}
-	o := fleet.WorkOptions{Look: 5 * time.Millisecond, Pause: time.Millisecond}
-	if _, err := fleet.Work(t.Context(), s.C, o); err != nil {
+	if _, err := fleet.Work(t.Context(), f, fleet.WorkOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -48,7 +45,7 @@ func pack(t *testing.T, s *fleettest.Site, spec fleet.Spec) {
 // open opens a tree of the catalogue.
 func open(t *testing.T, s *fleettest.Site, name string) *holdall.Archive {
 	t.Helper()
-	sh, err := shelf.New(t.Context(), s.C, shelf.Options{})
+	sh, err := shelf.New(t.Context(), s.B, shelf.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,74 +87,73 @@ func read(t *testing.T, in *holdall.Archive, name string) string {
 }
 
 func TestABucketIsAsItWas(t *testing.T) {
-	on(t, func(t *testing.T, s *fleettest.Site) {
-		for _, key := range []string{"a", "a-b", "a/1", "a/2", "a//3", "/top", "b/../c", "z"} {
-			s.Put(key, []byte("content of "+key))
+	s := newSite(t)
+	for _, key := range []string{"a", "a-b", "a/1", "a/2", "a//3", "/top", "b/../c", "z"} {
+		s.Put(key, []byte("content of "+key))
+	}
+	s.S3.Describe("from", "a/1", map[string]string{"Content-Type": "text/x-one", "X-Amz-Meta-Colour": "blue"})
+	written := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+	s.S3.Touch("from", "a/1", written)
+	pack(t, s, fleet.Spec{Sources: []string{"s3://from"}, Target: "s3://out/x.caf", ChunkObjects: 3})
+	in := open(t, s, "buckets/s3/from")
+	ctx := t.Context()
+	for _, c := range []struct {
+		prefix, from string
+		want         string
+	}{
+		{"", "", "/top a a-b a/1 a//3 a/2 b/../c z"},
+		{"a", "", "a a-b a/1 a//3 a/2"},
+		{"a/", "", "a/1 a//3 a/2"},
+		{"a/", "a/2", "a/2"},
+		{"", "b", "b/../c z"},
+		{"y", "", ""},
+	} {
+		got, want := names(t, in.Keys(ctx, c.prefix, c.from)), strings.Fields(c.want)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("keys of %q from %q: %q, want %q", c.prefix, c.from, got, want)
 		}
-		s.S3.Describe("from", "a/1", map[string]string{"Content-Type": "text/x-one", "X-Amz-Meta-Colour": "blue"})
-		written := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
-		s.S3.Touch("from", "a/1", written)
-		pack(t, s, fleet.Spec{Sources: []string{"s3://from"}, Target: "s3://out/x.caf", ChunkObjects: 3})
-		in := open(t, s, "buckets/s3/from")
-		ctx := t.Context()
-		for _, c := range []struct {
-			prefix, from string
-			want         string
-		}{
-			{"", "", "/top a a-b a/1 a//3 a/2 b/../c z"},
-			{"a", "", "a a-b a/1 a//3 a/2"},
-			{"a/", "", "a/1 a//3 a/2"},
-			{"a/", "a/2", "a/2"},
-			{"", "b", "b/../c z"},
-			{"y", "", ""},
-		} {
-			got, want := names(t, in.Keys(ctx, c.prefix, c.from)), strings.Fields(c.want)
-			slices.Sort(want)
-			if !slices.Equal(got, want) {
-				t.Errorf("keys of %q from %q: %q, want %q", c.prefix, c.from, got, want)
-			}
+	}
+	if got := names(t, in.ReadDir(ctx, ".")); !slices.Equal(got, []string{"/top", "a", "a-b", "a/", "b/", "z"}) {
+		t.Errorf("the root has %q", got)
+	}
+	if got := names(t, in.ReadDir(ctx, "a")); !slices.Equal(got, []string{"a/1", "a/2"}) {
+		t.Errorf("a has %q", got)
+	}
+	for key := range s.Want {
+		if got := read(t, in, key); got != "content of "+key {
+			t.Errorf("%q: %q", key, got)
 		}
-		if got := names(t, in.ReadDir(ctx, ".")); !slices.Equal(got, []string{"/top", "a", "a-b", "a/", "b/", "z"}) {
-			t.Errorf("the root has %q", got)
-		}
-		if got := names(t, in.ReadDir(ctx, "a")); !slices.Equal(got, []string{"a/1", "a/2"}) {
-			t.Errorf("a has %q", got)
-		}
-		for key := range s.Want {
-			if got := read(t, in, key); got != "content of "+key {
-				t.Errorf("%q: %q", key, got)
-			}
-		}
-		e, err := in.Lookup(ctx, "a/1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e.Attr["content-type"] != "text/x-one" || e.Attr["x-amz-meta-colour"] != "blue" || !strings.HasPrefix(e.Attr[kit.ETagAttr], `"`) || !e.ModTime.Equal(written) {
-			t.Errorf("%+v of %s", e.Attr, e.ModTime)
-		}
-		if _, err := in.Lookup(ctx, "absent"); !errors.Is(err, fs.ErrNotExist) {
-			t.Error(err)
-		}
-		// A new version is visible as soon as it is packed, and a deleted file is not
-		// visible any more.
-		s.Put("a/2", []byte("newer"))
-		pack(t, s, fleet.Spec{Sources: []string{"s3://from"}, Target: "s3://out/x.caf", ChunkObjects: 3})
-		if got := read(t, open(t, s, shelf.Tree), "a/2"); got != "newer" {
-			t.Errorf("%q", got)
-		}
-		if n, err := s.C.Delete(ctx, "", []string{"a/2", "absent"}, 0); err != nil || n != 1 {
-			t.Errorf("%d, %v", n, err)
-		}
-		if _, err := in.Lookup(ctx, "a/2"); !errors.Is(err, fs.ErrNotExist) {
-			t.Error(err)
-		}
-	})
+	}
+	e, err := in.Lookup(ctx, "a/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Attr["content-type"] != "text/x-one" || e.Attr["x-amz-meta-colour"] != "blue" || !strings.HasPrefix(e.Attr[kit.ETagAttr], `"`) || !e.ModTime.Equal(written) {
+		t.Errorf("%+v of %s", e.Attr, e.ModTime)
+	}
+	if _, err := in.Lookup(ctx, "absent"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	// A new version is visible as soon as it is packed, and a deleted file is not
+	// visible any more.
+	s.Put("a/2", []byte("newer"))
+	pack(t, s, fleet.Spec{Sources: []string{"s3://from"}, Target: "s3://out/x.caf", ChunkObjects: 3})
+	if got := read(t, open(t, s, shelf.Tree), "a/2"); got != "newer" {
+		t.Errorf("%q", got)
+	}
+	if n, err := s.B.Delete(ctx, []string{"a/2", "absent"}); err != nil || n != 1 {
+		t.Errorf("%d, %v", n, err)
+	}
+	if _, err := in.Lookup(ctx, "a/2"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
 }
 
 // TestBucketsOfSeveralPlans checks that each bucket is shown in its original
 // layout, when several plans pack parts of one bucket and others pack another.
 func TestBucketsOfSeveralPlans(t *testing.T) {
-	s := fleettest.New(t, filepath.Join(t.TempDir(), "catalog.db"), catalog.Options{})
+	s := newSite(t)
 	for i := range 20 {
 		s.Put(fmt.Sprintf("2025/%02d", i), []byte("old"))
 		s.Put(fmt.Sprintf("2026/%02d", i), []byte("new"))
@@ -188,7 +184,7 @@ func TestBucketsOfSeveralPlans(t *testing.T) {
 // TestArchivesThatAreNoRuns checks that content that is not a run of its
 // archive's bytes is read by the archive's own index.
 func TestArchivesThatAreNoRuns(t *testing.T) {
-	s := fleettest.New(t, filepath.Join(t.TempDir(), "catalog.db"), catalog.Options{})
+	s := newSite(t)
 	for i := range 50 {
 		s.Put(fmt.Sprintf("d/%02d", i), bytes.Repeat([]byte{byte(i)}, 3000))
 	}
@@ -204,14 +200,14 @@ func TestArchivesThatAreNoRuns(t *testing.T) {
 // TestAnArchiveThatWasReplacedIsNotRead checks that reading from an archive
 // that was replaced returns an error.
 func TestAnArchiveThatWasReplacedIsNotRead(t *testing.T) {
-	s := fleettest.New(t, filepath.Join(t.TempDir(), "catalog.db"), catalog.Options{})
+	s := newSite(t)
 	s.Put("a", []byte("first"))
 	pack(t, s, fleet.Spec{Sources: []string{"s3://from"}, Target: "s3://out/x.caf"})
 	in := open(t, s, shelf.Tree)
 	if got := read(t, in, "a"); got != "first" {
 		t.Errorf("%q", got)
 	}
-	s.S3.Put("out", "x-00001.caf", []byte("something else, which is longer than it was before, by far"))
+	s.S3.Put("out", "x-00002-00001.caf", []byte("something else, which is longer than it was before, by far"))
 	in = open(t, s, shelf.Tree)
 	e, err := in.Lookup(t.Context(), "a")
 	if err != nil {
@@ -226,7 +222,7 @@ func TestAnArchiveThatWasReplacedIsNotRead(t *testing.T) {
 // TestWhatIsNotPackedComesFromItsSource checks that objects that are not
 // packed yet are visible through the catalogue, if their source is named.
 func TestWhatIsNotPackedComesFromItsSource(t *testing.T) {
-	s := fleettest.New(t, filepath.Join(t.TempDir(), "catalog.db"), catalog.Options{})
+	s := newSite(t)
 	for _, key := range []string{"a/1", "a/2", "b", "c/x/1"} {
 		s.Put(key, []byte("packed "+key))
 	}
@@ -238,7 +234,7 @@ func TestWhatIsNotPackedComesFromItsSource(t *testing.T) {
 	s.S3.Describe("from", "z", map[string]string{"Content-Type": "text/z"})
 	s.S3.Page = 2
 	ctx := t.Context()
-	sh, err := shelf.New(ctx, s.C, shelf.Options{Through: []string{"s3://from"}})
+	sh, err := shelf.New(ctx, s.B, shelf.Options{Through: []string{"s3://from"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,42 +285,44 @@ func TestWhatIsNotPackedComesFromItsSource(t *testing.T) {
 }
 
 func TestACatalogueSaysWhatItHas(t *testing.T) {
-	on(t, func(t *testing.T, s *fleettest.Site) {
-		for _, key := range []string{"a/1", "a/2", "a/3", "b/4"} {
-			s.Put(key, []byte("content of "+key))
-		}
-		pack(t, s, fleet.Spec{Sources: []string{"s3://from"}, Target: "s3://out/x.caf", ChunkObjects: 2})
-		ctx := t.Context()
-		archives, err := s.C.Archives(ctx)
-		if err != nil || len(archives) != 2 {
-			t.Fatal(archives, err)
-		}
-		if n, err := s.C.Delete(ctx, archives[0].Roots, []string{"a/1"}, archives[1].ID); err != nil || n != 1 {
-			t.Fatal(n, err)
-		}
-		if err := s.C.Mark(ctx, []catalog.Location{{Path: "b/4", Archive: archives[1].ID}}, catalog.OriginalLeft); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.C.Verified(ctx, archives[1].ID, time.Now()); err != nil {
-			t.Fatal(err)
-		}
-		sh, err := shelf.New(ctx, s.C, shelf.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer sh.Close()
-		sum, err := sh.Summary(ctx)
-		if err != nil || !sum.Counted || len(sum.Buckets) != 1 || len(sum.Plans) != 1 {
-			t.Fatalf("%+v, %v", sum, err)
-		}
-		want := shelf.BucketSummary{Address: "s3://from", Archives: 2, Files: 4, Bytes: archives[0].Size + archives[1].Size, Verified: 1, Gone: 1, Left: 1}
-		if sum.Buckets[0] != want {
-			t.Errorf("%+v, expected %+v", sum.Buckets[0], want)
-		}
-		if p := sum.Plans[0]; p.Target != "s3://out/x.caf" || p.States[catalog.ChunkDone].Chunks != 2 || p.Outcomes[catalog.Pending] != 0 {
-			t.Errorf("%+v", p)
-		}
-	})
+	s := newSite(t)
+	for _, key := range []string{"a/1", "a/2", "a/3", "b/4"} {
+		s.Put(key, []byte("content of "+key))
+	}
+	pack(t, s, fleet.Spec{Sources: []string{"s3://from"}, Target: "s3://out/x.caf", ChunkObjects: 2})
+	ctx := t.Context()
+	archives, err := s.B.Archives(ctx)
+	if err != nil || len(archives) != 2 {
+		t.Fatal(archives, err)
+	}
+	if n, err := s.B.Delete(ctx, []string{"a/1"}); err != nil || n != 1 {
+		t.Fatal(n, err)
+	}
+	l, err := s.B.Newest(ctx, "b/4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.B.Do(ctx, book.Step{Rows: func(yield func(*rows.Row, error) bool) {
+		yield(&rows.Row{Name: "b/4", What: rows.Fate, Of: l.Seq, Original: rows.Leaving}, nil)
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.B.Verified(ctx, archives[1].ID, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	sh, err := shelf.New(ctx, s.B, shelf.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sh.Close()
+	sum, err := sh.Summary(ctx)
+	if err != nil || !sum.Counted || len(sum.Buckets) != 1 {
+		t.Fatalf("%+v, %v", sum, err)
+	}
+	want := shelf.BucketSummary{Address: "s3://from", Archives: 2, Files: 4, Bytes: archives[0].Size + archives[1].Size, Verified: 1, Gone: 1, Left: 1}
+	if sum.Buckets[0] != want {
+		t.Errorf("%+v, expected %+v", sum.Buckets[0], want)
+	}
 }
 
 func TestRootsAreAddressesOfBuckets(t *testing.T) {

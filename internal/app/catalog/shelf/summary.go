@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
 )
 
 type Summary struct {
 	Buckets []BucketSummary // by their addresses
-	Plans   []PlanSummary   // the oldest first
 	// Counted reports that the marks of files were counted. With very many files
 	// they are not.
 	Counted bool
@@ -24,16 +24,11 @@ type BucketSummary struct {
 	Prefix   string // the common prefix of the names in the tree, if there is one
 	Archives int
 	Verified int // archives that were found sound
-	Dead     int // archives without visible files
+	Dead     int // archives without visible files; only if they are Counted
 	Files    int64
 	Bytes    int64 // of the archives
 	Gone     int64 // files that were deleted
 	Left     int64 // files whose originals were removed
-}
-
-type PlanSummary struct {
-	catalog.Plan
-	catalog.Totals
 }
 
 // mostCounted is the largest number of files for which marks are counted.
@@ -49,12 +44,10 @@ func (s *Shelf) Summary(ctx context.Context) (Summary, error) {
 	for _, a := range all {
 		files += a.Entries
 	}
-	var marks map[int64]catalog.Marks
+	var marks map[int64]*book.Usage
 	if sum.Counted = files <= mostCounted; sum.Counted {
-		if c, ok := s.c.(*catalog.Catalog); ok {
-			if marks, err = c.Marks(ctx); err != nil {
-				return Summary{}, err
-			}
+		if marks, err = s.c.Usage(ctx, nil); err != nil {
+			return Summary{}, err
 		}
 	}
 	of := map[string]*BucketSummary{}
@@ -70,11 +63,13 @@ func (s *Shelf) Summary(ctx context.Context) (Summary, error) {
 			}
 			b.Archives++
 			b.Files, b.Bytes = b.Files+a.Entries, b.Bytes+a.Size
-			b.Gone, b.Left = b.Gone+marks[a.ID].Gone, b.Left+marks[a.ID].Left
+			if u := marks[a.ID]; u != nil {
+				b.Gone, b.Left = b.Gone+u.Deleted, b.Left+u.Retired
+			}
 			if !a.Verified.IsZero() {
 				b.Verified++
 			}
-			if !a.Dead.IsZero() {
+			if u := marks[a.ID]; sum.Counted && (u == nil || u.Files == 0) {
 				b.Dead++
 			}
 		}
@@ -85,21 +80,6 @@ func (s *Shelf) Summary(ctx context.Context) (Summary, error) {
 	slices.SortFunc(sum.Buckets, func(x, y BucketSummary) int {
 		return cmp.Or(cmp.Compare(len(y.Address), 0)-cmp.Compare(len(x.Address), 0), strings.Compare(x.Address, y.Address))
 	})
-	c, ok := s.c.(*catalog.Catalog)
-	if !ok {
-		return sum, nil
-	}
-	plans, err := c.Plans(ctx)
-	if err != nil {
-		return Summary{}, err
-	}
-	for _, p := range plans {
-		t, err := c.Totals(ctx, p.ID)
-		if err != nil {
-			return Summary{}, err
-		}
-		sum.Plans = append(sum.Plans, PlanSummary{p, t})
-	}
 	return sum, nil
 }
 

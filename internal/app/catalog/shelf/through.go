@@ -12,6 +12,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -96,7 +97,7 @@ func (r *reader) atSource(ctx context.Context, name string) (format.Entry, error
 	for _, i := range r.through() {
 		x := r.s.through[i]
 		rest, ok := strings.CutPrefix(name, x.prefix)
-		if !ok || rest == "" || catalog.IsMarker(name) {
+		if !ok || rest == "" || book.IsMarker(name) {
 			continue
 		}
 		o, err := x.st.Open(ctx, rest)
@@ -150,7 +151,7 @@ func (s *Shelf) originals(ctx context.Context, i int, prefix, from string, folde
 					return
 				}
 				name := x.prefix + info.Name
-				if strings.HasSuffix(name, "/") && info.Size == 0 || catalog.IsMarker(name) {
+				if strings.HasSuffix(name, "/") && info.Size == 0 || book.IsMarker(name) {
 					continue // it represents a folder, or is not the user's
 				}
 				if rest, ok := strings.CutPrefix(name, prefix); folders && ok {

@@ -1,0 +1,133 @@
+package book
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"testing"
+
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/rows"
+	"github.com/holdall/holdall/internal/testkit"
+)
+
+// fateOf is what a catalogue says of the newest file of a name.
+func fateOf(t *testing.T, b *Book, name string) string {
+	t.Helper()
+	f, err := b.Newest(t.Context(), name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "deleted"
+	case err != nil:
+		t.Fatal(err)
+	}
+	return fmt.Sprint(f.Original, f.Missing, f.Unseen)
+}
+
+// again returns an archive that is added once more, in which the files with some names are others.
+func again(a catalog.Addition, others ...string) catalog.Addition {
+	var all []catalog.Location
+	for l := range a.Rows {
+		if slices.Contains(others, l.Path) {
+			l.Size++
+		}
+		all = append(all, l)
+	}
+	a.Rows = listed(all)
+	return a
+}
+
+// An archive that is added again at its address, as after a repair, does not bring back what was deleted of
+// it, and the state of its originals stays known. A file that has changed is a new one.
+func TestAnArchiveIsAddedAgain(t *testing.T) {
+	names := []string{"changed and deleted", "changed and leaving", "deleted", "leaving", "lingers", "missing", "replaced", "there", "unseen"}
+	want := map[string]string{
+		"changed and deleted": "0 false false", "changed and leaving": "0 false false", "deleted": "deleted", "leaving": "1 false false",
+		"lingers": "2 false false", "missing": "0 true false", "there": "0 false false", "unseen": "0 true true",
+	}
+	for _, inline := range []int{0, mostInline} {
+		st, rnd := newMemory(), testkit.Rand(t)
+		b := created(t, st)
+		b.o.inline = inline
+		a := addition(rnd, "mem://packed/a.caf", names...)
+		add := func(all ...catalog.Addition) {
+			t.Helper()
+			if _, err := b.Add(t.Context(), all...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		add(a)
+		fates := map[string]rows.Original{"changed and leaving": rows.Leaving, "leaving": rows.Leaving, "lingers": rows.Lingers, "missing": rows.Missing, "unseen": rows.Unseen}
+		if _, err := b.Do(t.Context(), Step{Rows: func(yield func(*rows.Row, error) bool) {
+			for _, name := range names {
+				f, err := b.Newest(t.Context(), name)
+				r := rows.Row{Name: name, What: rows.Fate, Of: f.Seq, Original: fates[name]}
+				if r.Original == rows.Stays {
+					r = rows.Row{Name: name, What: rows.Delete}
+				}
+				if (name != "there" && name != "replaced") && !yield(&r, err) {
+					return
+				}
+			}
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		add(again(a, "changed and deleted", "changed and leaving"), addition(rnd, "mem://packed/b.caf", "deleted"))
+		if is := fateOf(t, b, "deleted"); is != "0 false false" { // a new file of that name, in another archive
+			t.Errorf("a file with the name of a deleted one: %s", is)
+		}
+		if _, err := b.Remove(t.Context(), "mem://packed/b.caf"); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			for _, b := range []*Book{b, opened(t, st, Options{})} {
+				for name, want := range want {
+					if is := fateOf(t, b, name); is != want {
+						t.Errorf("%s: %s, expected %s", name, is, want)
+					}
+				}
+				all, err := b.Archives(t.Context())
+				if err != nil || len(all) != 1 {
+					t.Fatalf("%d archives, %v", len(all), err)
+				}
+			}
+			add(again(a, "changed and deleted", "changed and leaving"))
+		}
+	}
+}
+
+// What another deletes, or is about to retire, while an archive is added again, is not forgotten.
+func TestAnArchiveIsAddedAgainMeanwhile(t *testing.T) {
+	st, rnd := newMemory(), testkit.Rand(t)
+	created(t, st)
+	r := &racing{memory: st}
+	slow, fast := opened(t, r, Options{Write: true}), opened(t, st, Options{Write: true})
+	a := addition(rnd, "mem://packed/a.caf", "deleted", "leaving", "there")
+	if _, err := slow.Add(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	r.then = func() {
+		f, err := fast.Newest(t.Context(), "leaving")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fast.Do(t.Context(), Step{Rows: func(yield func(*rows.Row, error) bool) {
+			_ = yield(&rows.Row{Name: "deleted", What: rows.Delete}, nil) &&
+				yield(&rows.Row{Name: "leaving", What: rows.Fate, Of: f.Seq, Original: rows.Leaving}, nil)
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := slow.Add(t.Context(), again(a)); err != nil {
+		t.Fatal(err)
+	}
+	if r.then != nil {
+		t.Fatal("nobody came in between")
+	}
+	for name, want := range map[string]string{"deleted": "deleted", "leaving": "1 false false", "there": "0 false false"} {
+		if is := fateOf(t, slow, name); is != want {
+			t.Errorf("%s: %s, expected %s", name, is, want)
+		}
+	}
+}
