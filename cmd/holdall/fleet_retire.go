@@ -114,6 +114,7 @@ func asKeptJSON(p fleet.Plan, k fleet.Keeping) retiredJSON {
 type retiredSumJSON struct {
 	Plan     string           `json:"plan"`
 	Run      string           `json:"run,omitempty"`
+	Earlier  []string         `json:"earlier,omitempty"`
 	Objects  int64            `json:"objects"`
 	Bytes    int64            `json:"bytes"`
 	DryRun   bool             `json:"dry_run,omitempty"`
@@ -186,17 +187,19 @@ func (a *app) tellRetired(ctx context.Context, f fleet.Fleet, p fleet.Plan, done
 			}
 		}
 	}
-	last := ""
-	for x, err := range fleet.RetirementLog(ctx, f, p, done.Run) {
-		if err != nil {
-			return err
-		}
-		if kept[x.Path] || x.Path == last { // it was tried twice
-			continue
-		}
-		last = x.Path
-		if err := write(asRetiredJSON(p, x, "retired")); err != nil {
-			return err
+	for _, run := range append(done.Earlier, done.Run) {
+		last := ""
+		for x, err := range fleet.RetirementLog(ctx, f, p, run) {
+			if err != nil {
+				return err
+			}
+			if kept[x.Path] || x.Path == last { // it was tried twice
+				continue
+			}
+			last = x.Path
+			if err := write(asRetiredJSON(p, x, "retired")); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -230,7 +233,7 @@ func (a *app) tellKept(p fleet.Plan, done fleet.Retired) (faulty bool) {
 }
 
 func asRetiredSum(p fleet.Plan, done fleet.Retired, dry bool) retiredSumJSON {
-	j := retiredSumJSON{p.Name, done.Run, done.Objects, done.Bytes, dry, done.Finished, done.Proven, map[string]int64{}, done.Limited}
+	j := retiredSumJSON{p.Name, done.Run, done.Earlier, done.Objects, done.Bytes, dry, done.Finished, done.Proven, map[string]int64{}, done.Limited}
 	for why, n := range done.Left {
 		j.Left[joined(string(why))] = n
 	}
@@ -243,6 +246,9 @@ func (a *app) lineRetired(p fleet.Plan, done fleet.Retired, dry bool) {
 		did = "would retire"
 	}
 	more := ""
+	if len(done.Earlier) > 0 {
+		more += ", with those of an interrupted run"
+	}
 	if done.Finished > 0 {
 		more += fmt.Sprintf("; %s retired by an earlier run", count(done.Finished, "object"))
 	}

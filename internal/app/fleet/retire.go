@@ -10,7 +10,9 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -110,6 +112,8 @@ type Keeping struct {
 // Retired is the result of a retirement.
 type Retired struct {
 	Run string `json:"run"` // for RetirementLog
+	// Earlier are runs that were interrupted, which this one has ended. All that they did counts as done here.
+	Earlier []string `json:"earlier,omitempty"`
 	// Objects were removed, or would be. Finished had been removed already, but were not known to be: by an
 	// attempt that was killed, or after a listing had found them. Bytes are those of both.
 	Objects  int64            `json:"objects"`
@@ -188,6 +192,15 @@ type retireArgs struct {
 // name is that of the job, and begins those of what commits end.
 func (a retireArgs) name() string { return fmt.Sprintf(retireKind+"-%s-%06d", a.Run, a.Number) }
 
+// rangeNamed is the inverse of name.
+func rangeNamed(name string) (a retireArgs, is bool) {
+	if i := strings.LastIndexByte(name, '-'); i > len(retireKind) {
+		a.Run = name[len(retireKind)+1 : i]
+		a.Number, _ = strconv.Atoi(name[i+1:])
+	}
+	return a, a.name() == name
+}
+
 // A retirer has the originals of a plan retired.
 type retirer struct {
 	f       Fleet
@@ -210,13 +223,65 @@ type retirer struct {
 // Retire removes those originals of a plan that are proven. A proof reads the packed file back, and compares
 // it with the current checksum of the original's service, or with the original. Originals without a proof are
 // left. Ranges of names are jobs, so that any worker may do them; Retire returns when they are done. If it is
-// killed, workers still do those that it has handed out.
+// killed, workers still do those that it has handed out, and so does the next Retire.
 func Retire(ctx context.Context, f Fleet, p Plan, o RetireOptions) (Retired, error) {
 	r, err := newRetirer(ctx, f, p, o)
+	if err == nil {
+		err = r.finish(ctx)
+	}
 	if err == nil {
 		err = r.run(ctx, r.work)
 	}
 	return r.done, err
+}
+
+// finish has the ranges done that interrupted runs have handed out.
+func (r *retirer) finish(ctx context.Context) error {
+	ranges := map[string]retireArgs{} // by the names of their jobs
+	for k, err := range r.f.Queue.Jobs(ctx, r.j.plan.Name) {
+		if err != nil {
+			return err
+		}
+		if a, is := rangeNamed(k.Name); is && k.Kind == retireKind && k.Status != queue.SetAside {
+			ranges[k.Name] = a
+		}
+	}
+	if len(ranges) == 0 {
+		return nil
+	}
+	if r.o.DryRun { // its worker would do them
+		return &RetiringError{r.j.plan.Name, len(ranges)}
+	}
+	runs := map[string]bool{}
+	for _, a := range ranges {
+		runs[a.Run] = true
+	}
+	r.done.Earlier = slices.Sorted(maps.Keys(runs))
+	err := r.ready(ctx)
+	if err != nil {
+		return err
+	}
+	if err = r.work(ctx, nil); err == nil {
+		for _, run := range r.done.Earlier {
+			err = cmp.Or(err, r.summarized(ctx, run, ranges))
+		}
+	}
+	return r.did(ctx, slices.Collect(maps.Values(ranges)), err)
+}
+
+// summarized adds the ranges of a run that are done.
+func (r *retirer) summarized(ctx context.Context, run string, ranges map[string]retireArgs) error {
+	for info, err := range storekit.List(ctx, r.f.Book.Store(), r.f.at(retiredKind, r.j, run)+"/") {
+		if err != nil {
+			return err
+		}
+		if number, is := strings.CutSuffix(path.Base(info.Name), ".json"); is {
+			if a, is := rangeNamed(retireKind + "-" + run + "-" + number); is {
+				ranges[a.name()] = a
+			}
+		}
+	}
+	return nil
 }
 
 // run cuts ranges, and has the jobs done.
@@ -309,8 +374,11 @@ func (r *retirer) retire(ctx context.Context, ranges []retireArgs, work func(con
 	if err != nil {
 		return err
 	}
-	err = work(ctx, jobs)
-	// What was done counts, even if this was ended.
+	return r.did(ctx, ranges, work(ctx, jobs))
+}
+
+// did adds up what ranges have done, after work with a result: what was done counts, even if this was ended.
+func (r *retirer) did(ctx context.Context, ranges []retireArgs, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	return cmp.Or(err, r.sum(ctx, ranges))
@@ -363,11 +431,6 @@ func (r *retirer) work(ctx context.Context, jobs []queue.Job) error {
 		counts, err := r.f.Queue.Counts(ctx, r.j.plan.Name)
 		is := counts[retireKind]
 		return is[queue.Waiting] + is[queue.Running] + is[queue.Failed], err
-	}
-	if r.o.DryRun { // its worker would do the jobs of others, too
-		if n, err := left(); err != nil || n > 0 {
-			return cmp.Or(err, error(&RetiringError{r.j.plan.Name, n}))
-		}
 	}
 	if _, err := r.f.Queue.Add(ctx, jobs...); err != nil {
 		return err

@@ -136,8 +136,38 @@ func TestADryRunRemovesNothingForAnother(t *testing.T) {
 		t.Errorf("%v, with %d jobs", err, len(jobs))
 	}
 	s.wantOnly(slices.Sorted(maps.Keys(s.Want))...)
-	if _, err := Retire(t.Context(), s.f, s.planOf(spec.Target), RetireOptions{}); err != nil {
-		t.Error(err)
+}
+
+// A retirement ends an interrupted one, and tells what that one did.
+func TestAnInterruptedRetirementIsTold(t *testing.T) {
+	testkit.Serial(t)
+	defer func(was int64) { rangeObjects = was }(rangeObjects)
+	rangeObjects = 10
+	s := newSite(t)
+	s.some(25, 1000)
+	s.packs(spec)
+	r, _, jobs := s.ranged(RetireOptions{Limit: 20})
+	if _, err := s.f.Queue.Add(t.Context(), jobs...); err != nil || len(jobs) != 2 {
+		t.Fatal(err, len(jobs))
+	}
+	if err := newWorker(s.f, WorkOptions{}).do(t.Context(), jobs[0]); err != nil { // by a worker that is killed before its queue knows
+		t.Fatal(err)
+	}
+	did, err := Retire(t.Context(), s.f, s.planOf(spec.Target), RetireOptions{})
+	if err != nil || did.Objects+did.Finished != 25 || !slices.Equal(did.Earlier, []string{r.done.Run}) {
+		t.Errorf("%+v, %v", did, err)
+	}
+	told := map[string]bool{}
+	for _, run := range append(did.Earlier, did.Run) {
+		for x, err := range RetirementLog(t.Context(), s.f, s.planOf(spec.Target), run) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			told[x.Path] = true
+		}
+	}
+	if len(told) != 25 {
+		t.Errorf("%d told", len(told))
 	}
 	s.wantOnly()
 }

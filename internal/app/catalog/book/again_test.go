@@ -131,3 +131,49 @@ func TestAnArchiveIsAddedAgainMeanwhile(t *testing.T) {
 		}
 	}
 }
+
+// An archive of files with different versions, as a compaction writes it, keeps them when the catalogue is made
+// again: a file that is newer than one of them stays the newest.
+func TestVersionsOutliveTheCatalogue(t *testing.T) {
+	st, rnd, m := newMemory(), testkit.Rand(t), newModel()
+	b := created(t, st)
+	add := func(a catalog.Addition) {
+		t.Helper()
+		m.additions[a.Address] = a
+		if _, err := b.Add(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(addition(rnd, "mem://packed/1.caf", "kept", "old"))
+	add(addition(rnd, "mem://packed/2.caf", "other"))
+	var all []catalog.Location
+	for l, err := range b.Between(t.Context(), "", "", nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, l)
+	}
+	add(addition(rnd, "mem://packed/3.caf", "old"))
+	joined := addition(rnd, "mem://packed/joined.caf")
+	joined.Rows = listed(all)
+	if _, err := b.Do(t.Context(), Step{Add: []catalog.Addition{joined}, Instead: []int64{all[0].Archive, all[1].Archive}}); err != nil {
+		t.Fatal(err)
+	}
+	newest := func(b *Book) {
+		t.Helper()
+		if f, err := b.Newest(t.Context(), "old"); err != nil || f.In.Address != "mem://packed/3.caf" {
+			t.Errorf("the newest file is in %+v, %v", f.In, err)
+		}
+	}
+	newest(b)
+	for info := range st.List(t.Context(), at+"/") {
+		_ = st.Remove(t.Context(), info.Name)
+	}
+	alone := slices.Clone(all) // the archive knows no versions
+	for i := range alone {
+		alone[i].Seq = 0
+	}
+	joined.Rows = listed(alone)
+	m.additions[joined.Address] = joined
+	newest(rebuilt(t, st, m))
+}
