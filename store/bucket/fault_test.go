@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/holdall/holdall/internal/testkit"
@@ -367,6 +368,63 @@ func (l *losing) RoundTrip(r *http.Request) (*http.Response, error) {
 		_, _ = io.Copy(io.Discard, resp.Body) // it was sent, whatever came back
 		_ = resp.Body.Close()
 		return nil, io.ErrUnexpectedEOF
+	}
+	return resp, err
+}
+
+// A listing goes on where an answer was cut off, and ends if nothing more comes.
+func TestListingsGoOn(t *testing.T) {
+	quiet(t)
+	rnd := testkit.Rand(t)
+	s := s3test.New("bucket")
+	var want []string
+	for i := range 2500 {
+		want = append(want, fmt.Sprintf("dir/%05d", i))
+		s.Put("bucket", want[i], nil)
+	}
+	cut := &cutting{http.DefaultTransport, func(body []byte) []byte {
+		if rnd.IntN(2) == 0 {
+			return body
+		}
+		return body[:rnd.IntN(len(body))]
+	}}
+	st := serve(t, s, "", Options{Client: &http.Client{Transport: cut}, Tries: 20})
+	var got []string
+	for info, err := range st.List(t.Context(), "dir/") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, info.Name)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%d objects, expected %d", len(got), len(want))
+	}
+	cut.change = func(body []byte) []byte { return body[:len(body)/2] }
+	st.tries = 2
+	for _, err := range st.List(t.Context(), "dir/") {
+		if err == nil || !strings.Contains(err.Error(), "tried 2 times") || !storekit.Temporary(err) {
+			t.Errorf("found %v", err)
+		}
+	}
+}
+
+// cutting changes the bodies of listings. What is missing of one is an error.
+type cutting struct {
+	next   http.RoundTripper
+	change func([]byte) []byte
+}
+
+func (c *cutting) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := c.next.RoundTrip(r)
+	if err != nil || !r.URL.Query().Has("list-type") {
+		return resp, err
+	}
+	all, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if is := c.change(all); len(is) < len(all) {
+		resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(is), iotest.ErrReader(io.ErrUnexpectedEOF)))
+	} else {
+		resp.Body = io.NopCloser(bytes.NewReader(all))
 	}
 	return resp, err
 }

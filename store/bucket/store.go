@@ -10,11 +10,14 @@ package bucket
 import (
 	"cmp"
 	"context"
+	"encoding/xml"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -300,20 +303,45 @@ func (st *Store) list(ctx context.Context, prefix, after string) iter.Seq2[store
 		if len(o.Prefix) > maxKey || !utf8.ValidString(prefix) {
 			return // no valid key begins like that
 		}
-		for found := range st.client.ListObjectsIter(ctx, st.bucket, o) {
-			if found.Err != nil {
-				yield(store.Info{}, st.meaning(ctx, found.Err))
-				return
+		again := far.Retrier{Tries: st.tries, Jitter: far.Jitter}
+		for {
+			var err error
+			gained := 0
+			for found := range st.client.ListObjectsIter(ctx, st.bucket, o) {
+				if err = found.Err; err != nil {
+					break
+				}
+				o.StartAfter, gained = found.Key, far.Enough // the client has a whole answer
+				if !yield(infoOf(found.Key, found), nil) {
+					return
+				}
 			}
-			if !yield(infoOf(found.Key, found), nil) {
-				return
+			switch {
+			case err == nil: // also if the context is cancelled
+				err = ctx.Err()
+			case isCut(err): // the client sends a request again, but not if the answer had begun
+				if err = again.Again(ctx, &far.Passing{Err: st.meaning(ctx, err)}, gained); err == nil {
+					continue
+				}
+			default:
+				err = st.meaning(ctx, err)
 			}
-		}
-		// A listing whose context is cancelled ends without an error.
-		if err := ctx.Err(); err != nil {
-			yield(store.Info{}, err)
+			if err != nil {
+				yield(store.Info{}, err)
+			}
+			return
 		}
 	}, func(err error) error { return st.fail("list", prefix, err) })
+}
+
+// isCut reports whether an answer of XML ended too early.
+func isCut(err error) bool {
+	if _, sent := errors.AsType[*url.Error](err); sent {
+		return false
+	}
+	_, syntax := errors.AsType[*xml.SyntaxError](err)
+	_, network := errors.AsType[net.Error](err)
+	return syntax || network || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 func infoOf(name string, found minio.ObjectInfo) store.Info {
