@@ -230,6 +230,7 @@ func (a *app) linePlanned(p fleet.Planned, are string) {
 
 func (a *app) fleetWorkCommand() *cobra.Command {
 	var o fleet.WorkOptions
+	var metrics string
 	cmd := &cobra.Command{
 		Use:   "work [PLAN]",
 		Short: "Do what is handed out until nothing is left",
@@ -264,7 +265,7 @@ lists these objects, now or later.`,
 					}
 					o.Plan = p.Name
 				}
-				return a.fleetWork(ctx, f, o)
+				return a.fleetWork(ctx, f, o, metrics)
 			})
 		}),
 	}
@@ -274,12 +275,25 @@ lists these objects, now or later.`,
 	fs.IntVar(&o.Tries, "tries", 5, "attempts before a chunk is set aside")
 	fs.BoolVar(&o.NoCopy, "no-copy", false, "read every object, to compare it with its checksum and to compute a digest")
 	fs.BoolVar(&o.Stay, "stay", false, "wait for more when nothing is left")
+	fs.StringVar(&metrics, "metrics", "", "serve metrics for Prometheus at this `address`: 127.0.0.1:9090")
 	return cmd
 }
 
-func (a *app) fleetWork(ctx context.Context, f fleet.Fleet, o fleet.WorkOptions) error {
+func (a *app) fleetWork(ctx context.Context, f fleet.Fleet, o fleet.WorkOptions, metrics string) error {
 	o.Meter = &holdall.Meter{}
 	o.Tell = a.tellWork
+	if metrics != "" {
+		jobs := &queue.Metrics{}
+		_, stop, err := serveMetrics(ctx, metrics, jobs, o.Meter)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = stop() }()
+		o.Tell = func(e fleet.Event) {
+			jobs.Tell(e.Event)
+			a.tellWork(e)
+		}
+	}
 	stop := a.showProgress(o.Meter, "packed")
 	sum, err := fleet.Work(ctx, f, o)
 	stop()

@@ -48,7 +48,7 @@ func (a *app) onPlans(ctx context.Context, names []string, r *rewriting, plan fu
 			if chunks > 0 {
 				o := r.work
 				o.Plan, o.NoVerify, o.Tries = p.Name, a.noVerify, 5
-				if err := a.fleetWork(ctx, f, o); err != nil && err != errNo {
+				if err := a.fleetWork(ctx, f, o, ""); err != nil && err != errNo {
 					return err
 				} else if err != nil {
 					no = true
