@@ -109,7 +109,7 @@ type Abilities struct {
 	RemoveAs func(ctx context.Context, info Info) error
 
 	// RemoveIf is like RemoveAs for a server that compares the version in the request that deletes: it
-	// sends no other. If there is no object, the error may also wrap [ErrChanged]. A server that
+	// sends no other. If there is no object, the error may also wrap [ErrChanged], or be nil. A server that
 	// ignores the condition deletes any version, so programs must try it first.
 	RemoveIf func(ctx context.Context, info Info) error
 

@@ -16,7 +16,7 @@ func TestCheckSaysWhatItHeals(t *testing.T) {
 	testkit.Long(t)
 	rnd := testkit.Rand(t)
 	healed, beyond := 0, 0
-	for range testkit.Rounds(t, 20) {
+	for round := range testkit.Rounds(t, 20) {
 		st := &storetest.Mem{}
 		was := testkit.Noise(rnd, 1100*minBlock+rnd.IntN(900*minBlock))
 		st.Put("a.caf", was)
@@ -24,7 +24,11 @@ func TestCheckSaysWhatItHeals(t *testing.T) {
 		now := slices.Clone(was)
 		blocks := len(was) / minBlock
 		spread := 1 + rnd.IntN(blocks) // so that runs of neighbours have none, one or many
-		for range 1 + rnd.IntN(60) {
+		hits := 1 + rnd.IntN(60)
+		if round == 0 { // more than the parity can heal
+			spread, hits = blocks, 200
+		}
+		for range hits {
 			now[rnd.IntN(spread)*minBlock+rnd.IntN(minBlock)] ^= 1
 		}
 		if rnd.IntN(3) == 0 {

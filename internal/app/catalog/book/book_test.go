@@ -784,7 +784,19 @@ func TestACarelessServerIsRefused(t *testing.T) {
 // lossy loses requests that create objects, or the answers to them.
 type lossy struct {
 	memory
+	*dice
+}
+
+// Dice may be thrown by several at once.
+type dice struct {
+	mu  sync.Mutex
 	rnd *rand.Rand
+}
+
+func (d *dice) throw(n int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.rnd.IntN(n)
 }
 
 func (l lossy) Can() store.Abilities {
@@ -792,21 +804,21 @@ func (l lossy) Can() store.Abilities {
 	create := can.Create
 	can.Create = func(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
 		w, err := create(ctx, name, wish)
-		return lossyWriter{w, l.rnd}, err
+		return lossyWriter{w, l.dice}, err
 	}
 	return can
 }
 
 type lossyWriter struct {
 	store.Writer
-	rnd *rand.Rand
+	*dice
 }
 
 func (w lossyWriter) Can() store.WriterAbilities { return store.WriterAbilities{} }
 
 func (w lossyWriter) Commit(ctx context.Context) (store.Info, error) {
 	lost := &store.Error{Op: "write", Off: -1, Retry: true, Err: errors.New("connection reset")}
-	switch w.rnd.IntN(8) {
+	switch w.throw(8) {
 	case 0:
 		return store.Info{}, lost
 	case 1:
@@ -823,7 +835,7 @@ func TestLostAnswers(t *testing.T) {
 	rnd := testkit.Rand(t)
 	st := newMemory()
 	created(t, st)
-	b := opened(t, lossy{st, rnd}, Options{Write: true})
+	b := opened(t, lossy{st, &dice{rnd: rnd}}, Options{Write: true})
 	m, failed := newModel(), 0
 	for n := range 300 {
 		s := steps(rnd, true)
