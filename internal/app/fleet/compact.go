@@ -128,7 +128,7 @@ func (f Fleet) openToRewrite(ctx context.Context, p Plan, what string) (*job, er
 		err = fmt.Errorf("%s archives cannot be %s: %w", j.format.Name, what, errors.ErrUnsupported)
 	}
 	if err == nil {
-		_, err = j.current(ctx, f.Book, 0)
+		_, err = j.current(ctx, f.Book)
 	}
 	return j, err
 }
@@ -288,7 +288,7 @@ func (l *lapses) since(ctx context.Context, listing int64) (time.Duration, error
 func Tidy(ctx context.Context, f Fleet, p Plan, grace time.Duration) (waiting, removed int, err error) {
 	j, err := open(ctx, p)
 	if err == nil {
-		_, err = j.current(ctx, f.Book, 0)
+		_, err = j.current(ctx, f.Book)
 	}
 	if err != nil {
 		return 0, 0, err
@@ -325,7 +325,7 @@ func Tidy(ctx context.Context, f Fleet, p Plan, grace time.Duration) (waiting, r
 		}
 		if !used[address] { // otherwise it was added again
 			if !raised {
-				if err := j.raise(ctx, f.Book, j.sides()[len(j.origins):]); err != nil {
+				if err := j.raise(ctx, f.Book, len(j.origins)); err != nil {
 					return waiting, removed, err
 				}
 				raised = true

@@ -47,25 +47,21 @@ func (j *job) sides() (all []side) {
 	return append(all, side{j.target, dir})
 }
 
-// openToDelete opens a plan for what deletes originals or archives: the catalogue must know all that was
-// deleted before. marked says whether there is a marker.
-func openToDelete(ctx context.Context, b *book.Book, p Plan) (j *job, marked bool, err error) {
-	if j, err = open(ctx, p); err == nil {
-		marked, err = j.current(ctx, b, 0)
-	}
-	return j, marked, err
+// current returns an error if there is a marker of a commit that the catalogue does not have: then it does not
+// know all that was deleted. marked says whether there is a marker. One that is left
+// on any side suffices.
+func (j *job) current(ctx context.Context, b *book.Book) (marked bool, err error) {
+	return j.markers(ctx, b, func(int, book.Marker) bool { return false })
 }
 
-// current returns an error if there is a marker of a commit that the catalogue does not have. It removes
-// markers of commits before a given one, which are of no use any more. All sides have the same markers, so one
-// that is left anywhere suffices.
-func (j *job) current(ctx context.Context, b *book.Book, before int64) (marked bool, err error) {
+// markers is current, and then removes the markers that are of no use any more, by the number of their side.
+func (j *job) markers(ctx context.Context, b *book.Book, useless func(side int, m book.Marker) bool) (marked bool, err error) {
 	s, err := b.State(ctx)
 	if err != nil {
 		return false, err
 	}
 	known, old := map[book.Marker]bool{}, []func(){}
-	for _, side := range j.sides() {
+	for i, side := range j.sides() {
 		for info, err := range storekit.List(ctx, side.st, side.begin+book.MarkersOf(s.Catalog)) {
 			if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrNotExist) {
 				break // nothing can be deleted there, or nothing is left
@@ -86,7 +82,7 @@ func (j *job) current(ctx context.Context, b *book.Book, before int64) (marked b
 			if !known[m] {
 				return false, &BehindError{storekit.AddressOf(side.st, info.Name), b.Marker().Commit, m.Commit}
 			}
-			if m.Commit < before {
+			if useless(i, m) {
 				old = append(old, func() { _ = storekit.Remove(ctx, side.st, info.Name) }) // it does no harm
 			}
 		}
@@ -97,15 +93,17 @@ func (j *job) current(ctx context.Context, b *book.Book, before int64) (marked b
 	return marked, nil
 }
 
-// raise writes markers of the newest commit. What it has decided to delete may then be deleted.
-func (j *job) raise(ctx context.Context, b *book.Book, sides []side) error {
-	m := b.Marker()
+// raise writes markers of the newest commit to all sides from a number on. What that commit has decided to delete
+// there may then be deleted. The markers that they replace are removed. Those on other sides stay: plans with
+// other archives may have no other side in common.
+func (j *job) raise(ctx context.Context, b *book.Book, from int) error {
+	m, sides := b.Marker(), j.sides()[from:]
 	for _, s := range sides {
 		if _, err := s.mark(ctx, m); err != nil {
 			return err
 		}
 	}
-	_, err := j.current(ctx, b, m.Commit)
+	_, err := j.markers(ctx, b, func(side int, is book.Marker) bool { return side >= from && is.Commit < m.Commit })
 	if _, behind := errors.AsType[*BehindError](err); behind { // the other copy may go on
 		for _, s := range sides {
 			_ = storekit.Remove(ctx, s.st, s.begin+m.String())

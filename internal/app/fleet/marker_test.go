@@ -98,6 +98,34 @@ func TestAnOlderCatalogueDeletesNothing(t *testing.T) {
 	}
 }
 
+// TestAnOlderCatalogueDeletesNothingOfAnotherPlan retires originals and removes an archive by one plan. The older
+// copy is used by another one, of the same sources, whose archives are elsewhere.
+func TestAnOlderCatalogueDeletesNothingOfAnotherPlan(t *testing.T) {
+	testkit.Serial(t)
+	s := newSite(t)
+	s.some(40, 3000)
+	s.packs(spec)
+	elsewhere := spec
+	elsewhere.Target = "s3://out/elsewhere/set.caf"
+	s.plan(elsewhere)
+	old := s.kept(catalogue)
+	s.retire(RetireOptions{Limit: 10})
+	for _, name := range s.originals()[:14] {
+		s.S3.Remove("from", name)
+	}
+	if done := s.compact(CompactOptions{}); done.Removed == 0 {
+		t.Fatalf("%+v", done)
+	}
+	old()
+	p := s.planOf(elsewhere.Target)
+	if _, err := Compact(t.Context(), s.f, p, CompactOptions{}); !isBehind(err) {
+		t.Errorf("compaction: %v", err)
+	}
+	if did := s.retireAs(t.Context(), elsewhere.Target, RetireOptions{}); !isBehind(did.err) {
+		t.Errorf("retirement: %v", did.err)
+	}
+}
+
 func isBehind(err error) bool {
 	_, is := errors.AsType[*BehindError](err)
 	return is

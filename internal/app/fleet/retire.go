@@ -303,7 +303,10 @@ func newRetirer(ctx context.Context, f Fleet, p Plan, o RetireOptions) (r *retir
 	if o.OlderThan > 0 {
 		r.until = time.Now().Add(-o.OlderThan)
 	}
-	if r.j, r.marked, err = openToDelete(ctx, f.Book, p); err != nil {
+	if r.j, err = open(ctx, p); err == nil {
+		r.marked, err = r.j.current(ctx, f.Book)
+	}
+	if err != nil {
 		return r, err
 	}
 	// If a source cannot be listed, its objects are not gone.
@@ -420,7 +423,7 @@ func (r *retirer) ready(ctx context.Context) error {
 		}
 		r.careless = r.careless || careless
 	}
-	err := r.j.raise(ctx, r.f.Book, all)
+	err := r.j.raise(ctx, r.f.Book, 0)
 	r.raised, r.marked = err == nil, true
 	return err
 }

@@ -98,7 +98,7 @@ func (w *worker) retire(ctx context.Context, j *job, k queue.Job) error {
 }
 
 func (t *retirement) run(ctx context.Context) error {
-	_, err := t.j.current(ctx, t.f.Book, 0)
+	_, err := t.j.current(ctx, t.f.Book)
 	if err == nil {
 		t.scope, err = t.j.scope(ctx, t.f.Book)
 	}
@@ -392,7 +392,7 @@ func (t *retirement) remove(ctx context.Context, all []*original) error {
 	attempt := rand.Text()
 	going, err := t.mark(ctx, attempt, all)
 	if err == nil && len(going) > 0 {
-		err = t.j.raise(ctx, t.f.Book, t.j.sides())
+		err = t.j.raise(ctx, t.f.Book, 0)
 	}
 	if err == nil && len(going) > 0 {
 		err = t.log(ctx, attempt, going)
