@@ -192,35 +192,31 @@ func (f Fleet) bury(ctx context.Context, j *job, of scope, o CompactOptions, don
 		return err
 	}
 	lapse := lapses{book: f.Book, last: last}
-	var paths []string
-	expired := map[string]bool{}
+	var gone, expired []string
 	files := int64(0)
 	for l, err := range f.Book.Between(ctx, "", "", of.has) {
 		if err != nil {
 			return err
 		}
 		files++
-		gone := false
+		is := false
 		if l.Missing && !l.Unseen && l.Original == catalog.OriginalStays {
 			passed, err := lapse.since(ctx, l.Since)
 			if err != nil {
 				return err
 			}
-			gone = passed >= cmp.Or(o.GoneAfter, goneAfter)
+			is = passed >= cmp.Or(o.GoneAfter, goneAfter)
 		}
 		switch {
-		case gone:
+		case is:
 			done.Gone++
+			gone = append(gone, l.Path)
 		case o.Expire > 0 && !l.Modified.IsZero() && time.Since(l.Modified) > o.Expire:
 			done.Expired++
-			expired[l.Path] = true
-		default:
-			if l.Missing {
-				done.Missing++
-			}
-			continue
+			expired = append(expired, l.Path)
+		case l.Missing:
+			done.Missing++
 		}
-		paths = append(paths, l.Path)
 	}
 	if 5*(done.Gone+done.Expired) > files && !o.Yes {
 		return &ShareError{j.plan.Name, done.Gone, done.Expired, files}
@@ -228,6 +224,15 @@ func (f Fleet) bury(ctx context.Context, j *job, of scope, o CompactOptions, don
 	if o.DryRun {
 		return nil
 	}
+	// What a later listing has packed again is not gone.
+	if err := f.delete(ctx, gone, last); err != nil {
+		return err
+	}
+	return f.delete(ctx, expired, 0)
+}
+
+// delete deletes files up to a version, or all.
+func (f Fleet) delete(ctx context.Context, paths []string, seq int64) error {
 	for len(paths) > 0 {
 		n, size := 0, 0
 		for ; n < len(paths) && (n == 0 || size+len(paths[n]) <= mostBuried); n++ {
@@ -236,11 +241,7 @@ func (f Fleet) bury(ctx context.Context, j *job, of scope, o CompactOptions, don
 		some := paths[:n]
 		_, err := f.Book.Do(ctx, book.Step{Rows: func(yield func(*rows.Row, error) bool) {
 			for _, path := range some {
-				r := rows.Row{Name: path, What: rows.Delete, Seq: last}
-				if expired[path] {
-					r.Seq = 0
-				}
-				if !yield(&r, nil) {
+				if !yield(&rows.Row{Name: path, What: rows.Delete, Seq: seq}, nil) {
 					return
 				}
 			}

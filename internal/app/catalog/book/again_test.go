@@ -177,3 +177,41 @@ func TestVersionsOutliveTheCatalogue(t *testing.T) {
 	m.additions[joined.Address] = joined
 	newest(rebuilt(t, st, m))
 }
+
+// What lies beside has one version for all deletions of a step, so a step has no others: with the version of a
+// listing, a file of that listing which had expired would come back when the catalogue is made again.
+func TestDeletionsOfAStepHaveOneVersion(t *testing.T) {
+	st, rnd, m := newMemory(), testkit.Rand(t), newModel()
+	b := created(t, st)
+	a := addition(rnd, "mem://packed/a.caf", "expired", "gone", "there")
+	m.additions[a.Address] = a
+	added, err := b.Add(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listing := added[0].ID / maxOrdinals
+	deletes := func(all ...rows.Row) error {
+		_, err := b.Do(t.Context(), Step{Rows: func(yield func(*rows.Row, error) bool) {
+			for _, r := range all {
+				if r.What = rows.Delete; !yield(&r, nil) {
+					return
+				}
+			}
+		}})
+		return err
+	}
+	if err := deletes(rows.Row{Name: "expired"}, rows.Row{Name: "gone", Seq: listing}); err == nil || fateOf(t, b, "expired") == "deleted" {
+		t.Errorf("two versions: %v", err)
+	}
+	if err := errors.Join(deletes(rows.Row{Name: "gone", Seq: listing}), deletes(rows.Row{Name: "expired"})); err != nil {
+		t.Fatal(err)
+	}
+	is := [2]string{fateOf(t, b, "expired"), fateOf(t, b, "there")}
+	for info := range st.List(t.Context(), at+"/") {
+		_ = st.Remove(t.Context(), info.Name)
+	}
+	b = rebuilt(t, st, m)
+	if again := [2]string{fateOf(t, b, "expired"), fateOf(t, b, "there")}; is != again || is[0] != "deleted" || is[1] == "deleted" {
+		t.Errorf("%q, and made again %q", is, again)
+	}
+}

@@ -26,7 +26,8 @@ type Step struct {
 	// Instead are archives whose files Add has, as far as they are needed. They are dropped, and their
 	// objects are removed some time later. If one is not there any more, the error is ErrConflict.
 	Instead []int64
-	// Rows are deletions and fates, in any order.
+	// Rows are deletions and fates, in any order. All deletions have the same Seq: what lies beside has one for
+	// all of them.
 	Rows iter.Seq2[*rows.Row, error]
 
 	Plans   []Plan
@@ -242,9 +243,15 @@ func (x *stepRows) collect(ctx context.Context, b *Book) error {
 	if x.step.Rows == nil {
 		return nil
 	}
+	seq := int64(0)
 	for r, err := range x.step.Rows {
+		if err == nil && r.What == rows.Delete {
+			if x.deletes && r.Seq != seq {
+				err = fmt.Errorf("%s: deleted up to version %d, and others of the step up to %d", format.Escape(r.Name), r.Seq, seq)
+			}
+			x.deletes, seq = true, r.Seq
+		}
 		if err == nil {
-			x.deletes = x.deletes || r.What == rows.Delete
 			err = x.add(r)
 		}
 		if err != nil {
