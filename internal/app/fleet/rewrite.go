@@ -167,10 +167,10 @@ func (w *worker) remake(ctx context.Context, j *job, r rewriting, k queue.Job) e
 		}
 	}
 	versions, stay, err := p.compare(ctx, s)
-	s.Proven = p.proven(versions.n)
 	if err != nil {
 		return err
 	}
+	s.Proven = p.proven(versions.n)
 	for _, id := range r.Archives {
 		if !stay[id] {
 			step.Instead = append(step.Instead, id)
@@ -260,23 +260,16 @@ func (p *packed) objects(ctx context.Context) iter.Seq2[pack.Object, error] {
 	}
 }
 
-// A stretch is a number of files with one version.
-type stretch struct{ n, seq int64 }
-
 // versions are those of the files of a new archive, in its order. Of files from disks, the archive may have
 // rounded the time.
 type versions struct {
-	all   []stretch
+	all   book.Versions
 	times map[int64]time.Time // by place
 	n     int64
 }
 
 func (v *versions) add(l catalog.Location) {
-	if n := len(v.all); n > 0 && v.all[n-1].seq == l.Seq {
-		v.all[n-1].n++
-	} else {
-		v.all = append(v.all, stretch{1, l.Seq})
-	}
+	v.all.Add(l.Seq)
 	if v.n++; l.ETag == "" && !l.Modified.IsZero() {
 		v.times[v.n] = l.Modified
 	}
@@ -284,19 +277,15 @@ func (v *versions) add(l catalog.Location) {
 
 func (v versions) of(files iter.Seq2[catalog.Location, error]) iter.Seq2[catalog.Location, error] {
 	return func(yield func(catalog.Location, error) bool) {
-		all, n, place := v.all, int64(0), int64(0)
+		next, place := v.all.Next(), int64(0)
 		for l, err := range files {
 			if place++; err == nil {
-				if at, ok := v.times[place]; ok {
+				at, ok := v.times[place]
+				if ok {
 					l.Modified = at
 				}
-				for n++; len(all) > 0 && n > all[0].n; {
-					all, n = all[1:], 1
-				}
-				if len(all) == 0 {
+				if l.Seq, ok = next(); !ok {
 					err = fmt.Errorf("%s: more files than before", format.Escape(l.Path))
-				} else {
-					l.Seq = all[0].seq
 				}
 			}
 			if !yield(l, err) || err != nil {

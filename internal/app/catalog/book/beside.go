@@ -53,28 +53,52 @@ type Record struct {
 	Dropped []string `json:"-"` // addresses of archives that were removed
 	Deleted []string `json:"-"` // names of files
 
-	seqs   []stretch // if they are various
-	offset int64     // in the catalogue that is made of it
+	seqs   Versions // if they are various
+	offset int64    // in the catalogue that is made of it
 }
 
-// A stretch is a number of files, in byte order of their names, with one Seq.
+// Versions are those of files, one after the other. Many in a row have the same one.
+type Versions []stretch
+
+// A stretch is a number of files with one Seq.
 type stretch struct{ n, seq int64 }
+
+// Add adds the version of a further file.
+func (v *Versions) Add(seq int64) {
+	if n := len(*v); n > 0 && (*v)[n-1].seq == seq {
+		(*v)[n-1].n++
+	} else {
+		*v = append(*v, stretch{1, seq})
+	}
+}
+
+// Next returns a function that returns the version of each file, as long as there is one.
+func (v Versions) Next() func() (seq int64, ok bool) {
+	n := int64(0)
+	return func() (int64, bool) {
+		for n++; len(v) > 0 && n > v[0].n; {
+			v, n = v[1:], 1
+		}
+		if len(v) == 0 {
+			return 0, false
+		}
+		return v[0].seq, true
+	}
+}
 
 // Numbered yields files of the archive with their versions.
 func (r *Record) Numbered(files iter.Seq2[catalog.Location, error]) iter.Seq2[catalog.Location, error] {
-	all, seq := r.seqs, r.offset+cmp.Or(max(r.Seq, 0), r.Commit)
-	if len(all) > 0 {
+	if len(r.seqs) > 0 {
 		files = byName(files)
 	}
 	return func(yield func(catalog.Location, error) bool) {
-		n := int64(0)
+		next := r.seqs.Next()
 		for l, err := range files {
-			for n++; len(all) > 0 && n > all[0].n; {
-				all, n = all[1:], 1
+			seq, ok := next()
+			if !ok {
+				seq = cmp.Or(max(r.Seq, 0), r.Commit)
 			}
-			if l.Seq = seq; len(all) > 0 {
-				l.Seq = r.offset + all[0].seq
-			}
+			l.Seq = r.offset + seq
 			if !yield(l, err) || err != nil {
 				return
 			}
@@ -189,8 +213,8 @@ func (b *Book) sides(ctx context.Context, c numberedCommit) (all []side, err err
 
 // besides returns what only the rows of a commit know: the versions of files, for archives where they are
 // various, and the names of deleted files, with the version of these deletions.
-func (b *Book) besides(ctx context.Context, c numberedCommit) (seqs map[int][]stretch, deleted []byte, seq int64, err error) {
-	seqs = map[int][]stretch{}
+func (b *Book) besides(ctx context.Context, c numberedCommit) (seqs map[int]Versions, deleted []byte, seq int64, err error) {
+	seqs = map[int]Versions{}
 	if !c.Deletes && !slices.ContainsFunc(c.Add, func(a Archive) bool { return a.Seq == Various }) {
 		return seqs, nil, 0, nil
 	}
@@ -209,10 +233,10 @@ func (b *Book) besides(ctx context.Context, c numberedCommit) (seqs map[int][]st
 					seq = x.Seq
 				}
 			case x.What != rows.Put || x.Archive.Commit != c.Number || i >= len(c.Add) || c.Add[i].Seq != Various:
-			case len(seqs[i]) > 0 && seqs[i][len(seqs[i])-1].seq == x.Seq:
-				seqs[i][len(seqs[i])-1].n++
 			default:
-				seqs[i] = append(seqs[i], stretch{1, x.Seq})
+				v := seqs[i]
+				v.Add(x.Seq)
+				seqs[i] = v
 			}
 		}
 	}
