@@ -24,6 +24,7 @@ import (
 	"net/http/httputil"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -575,7 +576,7 @@ func (s *site) tidy(b *book.Book, recorded []catalog.Archive) {
 		}
 	}
 	for name := range catalogue {
-		if strings.HasPrefix(name, "x.catalog/work/") || strings.HasPrefix(name, "x.catalog/left/") {
+		if kind := path.Base(path.Dir(path.Dir(name))); kind == "work" || kind == "left" {
 			t.Errorf("%s is left", name)
 		}
 	}

@@ -106,7 +106,7 @@ func (r *Record) Numbered(files iter.Seq2[catalog.Location, error]) iter.Seq2[ca
 	}
 }
 
-// byName yields files in byte order. Of one name, the last counts.
+// byName yields files in byte order of their names. If several have the same name, it yields the last of them.
 func byName(files iter.Seq2[catalog.Location, error]) iter.Seq2[catalog.Location, error] {
 	return func(yield func(catalog.Location, error) bool) {
 		var all []catalog.Location

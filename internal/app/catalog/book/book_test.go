@@ -80,7 +80,7 @@ func listed(all []catalog.Location) iter.Seq2[catalog.Location, error] {
 type seen struct {
 	address  string
 	location catalog.Location // without archive and version
-	// Of a file that was listed after commit N, 2N; of one that was added by what began after it, 2N+1.
+	// 2N if the file was listed after commit N, and 2N+1 if what began after commit N has added it.
 	seq      int64
 	original rows.Original
 }
@@ -830,7 +830,7 @@ func (w lossyWriter) Commit(ctx context.Context) (store.Info, error) {
 	return w.Writer.Commit(ctx)
 }
 
-// If the answer to a commit is lost, the commit is there once. If it is said to have failed, it is not there.
+// A commit whose answer is lost is there once. A commit that returns an error is not there.
 func TestLostAnswers(t *testing.T) {
 	rnd := testkit.Rand(t)
 	st := newMemory()

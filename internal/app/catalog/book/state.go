@@ -382,7 +382,7 @@ func (s *State) after(c *Commit, hash string) (*State, error) {
 		return nil, fmt.Errorf("commit %d does not follow commit %d of this catalogue", c.Number, s.Number)
 	}
 	if c.Next != 0 && c.Next <= c.Number {
-		return nil, fmt.Errorf("commit %d is said to be followed by commit %d", c.Number, c.Next)
+		return nil, fmt.Errorf("commit %d names commit %d as the next one", c.Number, c.Next)
 	}
 	n := *s
 	if c.Deletes || len(c.Runs) > 0 && len(c.Add)+len(c.Merged) == 0 {

@@ -2,8 +2,8 @@ package rows
 
 import "math/bits"
 
-// A filter can show that no row has a name. It has blocks of filterBlock bytes, of which a name
-// belongs to one, with filterHashes bits for each name.
+// A filter can show that no row has a certain name. It consists of blocks of filterBlock bytes. Each name
+// belongs to one block, and sets filterHashes bits in it.
 const (
 	filterBlock  = 4 << 10
 	filterBits   = 8 * (filterBlock - crcLen)

@@ -72,7 +72,7 @@ type Row struct {
 	Digest format.Digest
 	Time   time.Time
 	ETag   string
-	// Of a fate, Of is the Seq of the file.
+	// Of is the Seq of the file that a fate is about.
 	Of       int64
 	Original Original
 

@@ -36,7 +36,7 @@ type gate struct {
 	riverdriver.Executor
 	q     *Queue
 	kinds map[string]bool
-	heard func(error) // is told how statements ended
+	heard func(error) // called with the result of each statement
 
 	mu     sync.Mutex
 	free   int

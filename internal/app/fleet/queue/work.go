@@ -147,7 +147,7 @@ func (q *Queue) Work(ctx context.Context, o WorkOptions, do func(ctx context.Con
 	if err != nil {
 		return q.failed(err)
 	}
-	// When River is told to stop, it has to give back its jobs first.
+	// River gives its jobs back when it is stopped, so its context must not end before that.
 	if err := client.Start(context.WithoutCancel(ctx)); err != nil {
 		return q.failed(err)
 	}
@@ -217,7 +217,7 @@ func (w *worker) follow(ctx context.Context, queues *river.QueueBundle) error {
 	}
 }
 
-// heard is told how statements ended.
+// heard is called with the result of each statement.
 func (w *worker) heard(err error) {
 	switch {
 	case w.stopping.Err() != nil:
