@@ -199,6 +199,8 @@ func (a *app) hint(err error) string {
 		return "if this is the newest copy, --markers-lost says so"
 	case is[*fleet.CarelessError](err):
 		return "--unconditional deletes there, too"
+	case is[*fleet.ListError](err):
+		return "'holdall fleet cancel' drops what waits; then plan again"
 	case is[*fleet.RetiringError](err):
 		return "'holdall fleet work' ends them; 'holdall fleet cancel' drops them"
 	case is[*fleet.ShareError](err):

@@ -332,3 +332,34 @@ func TestPlanningWhileWorkersRun(t *testing.T) {
 		t.Errorf("planned again %+v", p)
 	}
 }
+
+// The damaged list of a chunk is named. The other chunks are packed, and what it had is planned again.
+func TestADamagedListIsNamed(t *testing.T) {
+	testkit.Serial(t)
+	s := newSite(t)
+	s.some(30, 1000)
+	small := spec
+	small.ChunkObjects = 10
+	s.plan(small)
+	lists := slices.DeleteFunc(s.S3.Keys("out"), func(key string) bool { return !strings.HasPrefix(key, "set.catalog/work/") })
+	content := slices.Clone(s.S3.Get("out", lists[1]))
+	content[len(content)/2] ^= 1
+	s.S3.Put("out", lists[1], content)
+	var problem error
+	sum := s.work(WorkOptions{Tries: 1, Tell: func(e Event) { problem = errors.Join(problem, e.Err) }})
+	if sum.Done != 2 || sum.SetAside != 1 || problem == nil || !strings.Contains(problem.Error(), lists[1]) {
+		t.Errorf("%+v, %v", sum, problem)
+	}
+	_, err := StatusOf(t.Context(), s.f, s.planOf(small.Target))
+	if _, is := errors.AsType[*ListError](err); !is {
+		t.Errorf("status: %v", err)
+	}
+	if _, err := Cancel(t.Context(), s.f, s.planOf(small.Target)); err != nil {
+		t.Fatal(err)
+	}
+	if p := s.plan(small); p.Objects != 10 {
+		t.Errorf("planned again %+v", p)
+	}
+	s.work(WorkOptions{})
+	s.reads()
+}

@@ -104,6 +104,11 @@ func (f Fleet) writeList(ctx context.Context, j *job, k *chunk, members iter.Seq
 	return err
 }
 
+// A ListError reports that the list of a chunk is damaged.
+type ListError struct{ error }
+
+func (e *ListError) Unwrap() error { return e.error }
+
 // members yields the objects of a chunk, in byte order of their paths. Without a list, the error wraps
 // errGone.
 func (f Fleet) members(ctx context.Context, j *job, k chunk) iter.Seq2[Member, error] {
@@ -111,7 +116,12 @@ func (f Fleet) members(ctx context.Context, j *job, k chunk) iter.Seq2[Member, e
 		name := f.at(workKind, j, k.name())
 		gone := func(err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
-				err = fmt.Errorf("%s: %w", format.Escape(name), errGone)
+				return fmt.Errorf("%s: %w", format.Escape(name), errGone)
+			}
+			_, list := errors.AsType[*rows.Error](err)
+			_, unread := errors.AsType[*store.Error](err)
+			if list && !unread && ctx.Err() == nil {
+				return &ListError{err}
 			}
 			return err
 		}
