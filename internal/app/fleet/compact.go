@@ -346,8 +346,8 @@ func Tidy(ctx context.Context, f Fleet, p Plan, grace time.Duration) (waiting, r
 	return waiting, removed, nil
 }
 
-// remove removes an archive and the objects beside it, and reports whether it existed. It is left alone if
-// the name now belongs to a different object, or if what lies beside it is not of this catalogue.
+// remove removes an archive and the objects beside it, and reports whether it existed. If the name now belongs
+// to a different object, all of them stay, and so does what another catalogue has written beside it.
 func (f Fleet) remove(ctx context.Context, r book.Removal) (bool, error) {
 	st, name, err := store.OpenAddress(ctx, f.Book.AddressOf(r))
 	if err != nil {

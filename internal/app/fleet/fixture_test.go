@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
 // packs plans and packs.
@@ -16,6 +18,19 @@ func (s *site) packs(spec Spec) {
 	s.T.Helper()
 	s.plan(spec)
 	s.work(WorkOptions{})
+}
+
+// breaksOff has the fourth page of a listing of the source refused.
+func (s *site) breaksOff() {
+	s.S3.Page = 50
+	var pages atomic.Int64
+	s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Query().Get("list-type") != "" && r.URL.Path == "/from/" && pages.Add(1) == 4 {
+			s3test.Refuse(w, r, http.StatusForbidden, "AccessDenied")
+			return true
+		}
+		return false
+	})
 }
 
 // originals are the keys of the source, without markers.

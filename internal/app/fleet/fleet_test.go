@@ -228,15 +228,7 @@ func TestAnInterruptedPlanGoesOn(t *testing.T) {
 	testkit.Serial(t)
 	s := newSite(t)
 	s.some(300, 3000)
-	s.S3.Page = 50
-	var pages atomic.Int64
-	s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Query().Get("list-type") != "" && r.URL.Path == "/from/" && pages.Add(1) == 4 {
-			s3test.Refuse(w, r, http.StatusForbidden, "AccessDenied")
-			return true
-		}
-		return false
-	})
+	s.breaksOff()
 	first, err := MakePlan(t.Context(), s.f, spec, nil)
 	if err == nil || first.Chunks == 0 {
 		t.Fatalf("planned %+v, %v", first, err)

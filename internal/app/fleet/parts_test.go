@@ -154,15 +154,7 @@ func TestPartsOfAPlanThatBrokeOffBecomeABundle(t *testing.T) {
 	testkit.Serial(t)
 	s := newSite(t)
 	s.some(300, 3000)
-	s.S3.Page = 50
-	var pages atomic.Int64
-	s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Query().Get("list-type") != "" && r.URL.Path == "/from/" && pages.Add(1) == 4 {
-			s3test.Refuse(w, r, http.StatusForbidden, "AccessDenied")
-			return true
-		}
-		return false
-	})
+	s.breaksOff()
 	if p, err := MakePlan(t.Context(), s.f, bundle, nil); err == nil || p.Chunks == 0 {
 		t.Fatalf("planned %+v, %v", p, err)
 	}

@@ -34,7 +34,7 @@ var planted = []struct{ what, file, old, new string }{
 	{"notes lack versions", "beside.go", "case x.What != rows.Put || x.Archive.Commit", "case x.What >= 0 || x.Archive.Commit"},
 	{"the order of notes is that of names", "beside.go", "return a.Compare(b)\n", "return strings.Compare(a.Archive, b.Archive)\n"},
 	{"a catalogue that was put back is written to", "beside.go", "if r.Commit <= last && r.Hash == hash {", "if r.Hash == hash || r.Hash != \"\" {"},
-	{"lists have what is deleted", "query.go", "if done = true; x.What == rows.Delete {", "if done = x.What == rows.Put; x.What == rows.Delete {"},
+	{"lists have what is deleted", "query.go", "v.done, v.deleted = true, true", "v.deleted = true"},
 }
 
 // Each fault that is planted is found by what runs always. Only HOLDALL_LONG tries them all.

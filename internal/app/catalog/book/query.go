@@ -310,32 +310,44 @@ func atOnce[T any](ctx context.Context, b *Book, all []T, do func(context.Contex
 // errEnough ends each without an error.
 var errEnough = errors.New("enough")
 
+// A sight is what a reader has seen of a name. The rows of a name come in their order, the newest first.
+type sight struct {
+	name    string
+	any     bool
+	done    bool // its newest file in the scope was seen, or it is deleted
+	deleted bool
+	fates   []rows.Row
+}
+
+// of reports whether a row is a file in a scope, and whether that file is visible there.
+func (v *sight) of(s *State, x *rows.Item, in catalog.Scope) (file, visible bool) {
+	if !v.any || x.Name != v.name {
+		*v = sight{name: x.Name, any: true, fates: v.fates[:0]}
+	}
+	switch id := idOf(x.Archive); {
+	case x.What == rows.Delete:
+		v.done, v.deleted = true, true
+	case x.What == rows.Fate:
+		v.fates = append(v.fates, x.Row)
+	case !s.dropped[id] && (in == nil || in(int64(id))):
+		file, visible, v.done = true, !v.done, true
+	}
+	return file, visible
+}
+
 // Between yields the newest location of each path in [from, before) in the archives of a scope, in
 // byte order. If before is empty, there is no upper bound.
 func (b *Book) Between(ctx context.Context, from, before string, in catalog.Scope) iter.Seq2[catalog.Location, error] {
 	return pipe.Told(func(tell func(catalog.Location) error) error {
-		name, any, done := "", false, false // the last name, and whether it was told or is deleted
-		var fates []rows.Row                // of that name, the newest first
+		var v sight
 		return b.each(ctx, from, before, func(s *State, x *rows.Item) error {
 			if before != "" && x.Name >= before {
 				return errEnough
 			}
-			if !any || x.Name != name {
-				name, any, done, fates = x.Name, true, false, fates[:0]
-			}
-			switch id := idOf(x.Archive); {
-			case done:
-				return nil
-			case x.What == rows.Fate:
-				fates = append(fates, x.Row)
-				return nil
-			case x.What == rows.Put && (s.dropped[id] || in != nil && !in(int64(id))):
+			if _, visible := v.of(s, x, in); !visible {
 				return nil
 			}
-			if done = true; x.What == rows.Delete {
-				return nil
-			}
-			return tell(withFate(b.location(x), fates))
+			return tell(withFate(b.location(x), v.fates))
 		})
 	})
 }
@@ -352,34 +364,23 @@ type Usage struct {
 // Usage reads all rows, and counts the files of the archives of a scope.
 func (b *Book) Usage(ctx context.Context, in catalog.Scope) (map[int64]*Usage, error) {
 	all := map[int64]*Usage{}
-	name, any, done, deleted := "", false, false, false // as in Between
-	var fates []rows.Row
+	var v sight
 	err := b.each(ctx, "", "", func(s *State, x *rows.Item) error {
-		if !any || x.Name != name {
-			name, any, done, deleted, fates = x.Name, true, false, false, fates[:0]
-		}
-		id := idOf(x.Archive)
-		switch {
-		case x.What == rows.Delete:
-			done, deleted = true, true
-			return nil
-		case x.What == rows.Fate:
-			fates = append(fates, x.Row)
-			return nil
-		case s.dropped[id] || in != nil && !in(int64(id)):
+		file, visible := v.of(s, x, in)
+		if !file {
 			return nil
 		}
-		u := all[int64(id)]
+		id := int64(idOf(x.Archive))
+		u := all[id]
 		if u == nil {
 			u = &Usage{}
-			all[int64(id)] = u
+			all[id] = u
 		}
-		if deleted {
+		if v.deleted {
 			u.Deleted++
 		}
-		if u.All += x.Size; !done {
-			done = true
-			if l := withFate(catalog.Location{Seq: x.Seq}, fates); l.Original != catalog.OriginalStays {
+		if u.All += x.Size; visible {
+			if l := withFate(catalog.Location{Seq: x.Seq}, v.fates); l.Original != catalog.OriginalStays {
 				u.Retired++
 			}
 			u.Files++
