@@ -45,7 +45,7 @@ that cannot be planned again.`,
 	}
 	cmd.PersistentFlags().StringVar(&a.db, "db", "", dbUsage)
 	cmd.PersistentFlags().StringVar(&a.queue, "queue", "", "where the work is: a file, or postgres://USER@HOST/DATABASE (default $HOLDALL_QUEUE, or a file in your data folder)")
-	cmd.AddCommand(a.fleetPlanCommand(), a.fleetWorkCommand(), a.fleetStatusCommand(), a.fleetLeftCommand(), a.fleetRetireCommand(), a.fleetCancelCommand(), a.fleetRetryCommand(), a.fleetForgetCommand(), a.fleetCompactCommand(), a.fleetRepairCommand())
+	cmd.AddCommand(a.fleetPlanCommand(), a.fleetWorkCommand(), a.fleetStatusCommand(), a.fleetLeftCommand(), a.fleetRetireCommand(), a.fleetCancelCommand(), a.fleetRetryCommand(), a.fleetForgetCommand(), a.fleetEraseCommand(), a.fleetCompactCommand(), a.fleetRepairCommand())
 	return cmd
 }
 

@@ -207,6 +207,8 @@ func (a *app) hint(err error) string {
 		return "--yes deletes them"
 	case is[*fleet.RecentError](err):
 		return "--yes deletes them"
+	case is[*fleet.UnknownError](err):
+		return "if an erasure was interrupted, --yes ends it"
 	case is[*fleet.GoneError](err):
 		return "if their owner deleted them, --gone 100% records that"
 	case errors.Is(err, repairs.ErrNoProof):

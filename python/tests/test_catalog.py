@@ -64,6 +64,28 @@ def stored(address):
     return "./" + urllib.parse.unquote(address.removeprefix(folder)) if address.startswith(folder) else address
 
 
+def test_an_old_head_after_an_erasure(command, tmp_path):
+    """Commits that say nothing any more are not followed."""
+    at, to = tmp_path / "x.catalog", tmp_path / "in"
+    to.mkdir()
+    for i in range(9):
+        (to / f"{i}").write_bytes(bytes([i]) * 100)
+    fleet = ["--db", at, "--queue", tmp_path / "jobs.db"]
+    command("catalog", "init", "--db", at)
+    command("fleet", "plan", to, "-o", tmp_path / "x.caf", *fleet)
+    old = (at / "head").read_bytes()
+    command("fleet", "work", *fleet)
+    (to / "5").unlink()
+    command("fleet", "forget-object", "5", *fleet)
+    (at / "head").write_bytes(old)
+    with holdall.open(at) as files:
+        assert dict(files) == {f"{i}": bytes([i]) * 100 for i in range(9) if i != 5}
+    for path in (at / "states").iterdir():
+        path.unlink()
+    with pytest.raises(holdall.DamagedError, match="erased"):
+        holdall.open(at)
+
+
 @pytest.mark.parametrize("name", ["small", "many", "fleet"])
 @pytest.mark.parametrize("without", ["", "head", "states"])
 def test_the_vectors(tmp_path, name, without):

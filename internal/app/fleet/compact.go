@@ -349,33 +349,41 @@ func Tidy(ctx context.Context, f Fleet, p Plan, grace time.Duration) (waiting, r
 // remove removes an archive and the objects beside it, and reports whether it existed. If the name now belongs
 // to a different object, all of them stay, and so does what another catalogue has written beside it.
 func (f Fleet) remove(ctx context.Context, r book.Removal) (bool, error) {
-	st, name, err := store.OpenAddress(ctx, f.Book.AddressOf(r))
-	if err != nil {
-		return false, err
-	}
-	info, err := storekit.Briefly(st, name).Info(ctx)
-	switch {
-	case errors.Is(err, fs.ErrNotExist): // an earlier try removed it, but perhaps not the objects beside it
-	case err != nil:
-		return false, err
-	case !survey.Is(info, st.Can().Near, catalog.Archive{Size: r.Size, Version: string(r.Version)}):
-		return false, nil
-	}
-	there := err == nil
-	if there {
-		info.Name = name
-		switch err := storekit.RemoveAs(ctx, st, info); {
-		case errors.Is(err, store.ErrChanged):
-			return false, nil
-		case err != nil && !errors.Is(err, fs.ErrNotExist):
-			return false, err
+	st, info, there, err := f.replaced(ctx, r)
+	if there { // otherwise an earlier try removed it, but perhaps not the objects beside it
+		if err = storekit.RemoveAs(ctx, st, info); errors.Is(err, fs.ErrNotExist) {
+			err = nil
 		}
+	}
+	if err != nil {
+		if errors.Is(err, store.ErrChanged) {
+			err = nil
+		}
+		return false, err
 	}
 	_, added := f.Book.Beside()
 	for _, beside := range []string{kept.Suffix, parity.Suffix, added} {
-		if err := storekit.Remove(ctx, st, name+beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := storekit.Remove(ctx, st, info.Name+beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return false, err
 		}
 	}
 	return there, nil
+}
+
+// replaced finds an archive that is to be removed. If its name belongs to a different object, the error is
+// [store.ErrChanged].
+func (f Fleet) replaced(ctx context.Context, r book.Removal) (st store.Store, info store.Info, there bool, err error) {
+	st, name, err := store.OpenAddress(ctx, f.Book.AddressOf(r))
+	if err != nil {
+		return st, info, false, err
+	}
+	info, err = storekit.Briefly(st, name).Info(ctx)
+	info.Name = name
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return st, info, false, nil
+	case err == nil && !survey.Is(info, st.Can().Near, catalog.Archive{Size: r.Size, Version: string(r.Version)}):
+		err = store.ErrChanged
+	}
+	return st, info, err == nil, err
 }

@@ -157,19 +157,31 @@ def _unframed(data: bytes, magic: bytes) -> tuple[dict[str, Any], bytes]:
     return top, body[end:]
 
 
+class _ErasedError(DamagedError):
+    """A commit that says nothing any more."""
+
+
 def latest(shelf: Shelf) -> State:
     """Return the newest state: that of the head and the commits after it. Without a head, it is made of what is there."""
     try:
         state = _state(shelf, "head")
     except (NotFoundError, DamagedError) as err:
-        stored = [int(name) for name in shelf.folder.below("states") if re.fullmatch("[0-9]{16}", name)]
-        state = _stored(shelf, max(stored)) if stored else State({})
+        state = _newest(shelf)
         _follow(shelf, state)
         if not state.number:
             raise NotFoundError(shelf.name, "there is no catalogue") if isinstance(err, NotFoundError) else err from None
         return state
-    _follow(shelf, state)
+    try:
+        _follow(shelf, state)
+    except _ErasedError:  # the head is old
+        state = _newest(shelf)
+        _follow(shelf, state)
     return state
+
+
+def _newest(shelf: Shelf) -> State:
+    stored = [int(name) for name in shelf.folder.below("states") if re.fullmatch("[0-9]{16}", name)]
+    return _stored(shelf, max(stored)) if stored else State({})
 
 
 def _state(shelf: Shelf, name: str) -> State:
@@ -214,6 +226,8 @@ def _follow(shelf: Shelf, state: State, last: int = 0) -> None:
             return
         with Parsing(f"{shelf.name}/{name}"):
             top, more = _unframed(data, COMMIT)
+            if top.get("erased"):
+                raise _ErasedError(f"{shelf.name}/{name}", "what the catalogue was then was erased")
             runs = []
             for r in top.get("runs") or []:
                 ref = _ref(r, state.next, count(top.get("base")))

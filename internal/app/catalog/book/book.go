@@ -223,20 +223,7 @@ func (b *Book) begin(ctx context.Context) (*State, error) {
 		return nil, b.fail("head", err)
 	}
 	// The head is a hint. Without it, the newest state is found by a list, if there is one.
-	last := int64(0)
-	for info, lerr := range storekit.List(ctx, b.st, b.dir+"states/") {
-		if lerr != nil {
-			break
-		}
-		if n, ok := numbered(path.Base(info.Name)); ok {
-			last = max(last, n)
-		}
-	}
-	if last > 0 {
-		s, err := b.stored(ctx, last)
-		if err == nil {
-			s.Stored = last
-		}
+	if s, err := b.newest(ctx); s != nil || err != nil {
 		return s, err
 	}
 	if _, cerr := b.commit(ctx, 1); cerr != nil {
@@ -246,6 +233,27 @@ func (b *Book) begin(ctx context.Context) (*State, error) {
 		return nil, b.fail("head", broken(cmp.Or(err, cerr)))
 	}
 	return &State{}, nil
+}
+
+// newest returns the newest stored state, or nil.
+func (b *Book) newest(ctx context.Context) (*State, error) {
+	last := int64(0)
+	for info, err := range storekit.List(ctx, b.st, b.dir+"states/") {
+		if err != nil {
+			break
+		}
+		if n, ok := numbered(path.Base(info.Name)); ok {
+			last = max(last, n)
+		}
+	}
+	if last == 0 {
+		return nil, nil
+	}
+	s, err := b.stored(ctx, last)
+	if err == nil {
+		s.Stored = last
+	}
+	return s, err
 }
 
 // numbered parses the name of a commit or a state.
@@ -301,10 +309,10 @@ func (b *Book) commit(ctx context.Context, n int64) (c numberedCommit, err error
 	if err != nil {
 		return c, err
 	}
-	c.hash = hashOf(o)
 	if c.Commit, err = parseCommit(o, n); err != nil {
-		err = broken(err)
+		return c, broken(err)
 	}
+	c.hash = cmp.Or(c.Erased, hashOf(o))
 	return c, err
 }
 
@@ -320,6 +328,9 @@ func (b *Book) follow(ctx context.Context) error {
 			b.asked = time.Now()
 			b.mu.Unlock()
 			return nil
+		}
+		if errors.Is(err, errErased) {
+			n, err = b.beyond(ctx, s)
 		}
 		if err != nil {
 			return err
@@ -398,6 +409,12 @@ func (b *Book) full(ctx context.Context, s *State) (*State, error) {
 	}
 	if errors.Is(err, fs.ErrNotExist) { // gc has removed that state since
 		whole, err = b.stateAt(ctx, s.Number)
+	}
+	if errors.Is(err, errErased) && !b.fixed {
+		if err := b.follow(ctx); err != nil {
+			return nil, err
+		}
+		return b.full(ctx, b.current())
 	}
 	if err != nil {
 		return nil, err
@@ -535,19 +552,27 @@ const (
 func (b *Book) checkpoint(ctx context.Context) error {
 	s := b.current()
 	if s.Number-b.saved >= stateEvery || b.saved == 0 && len(s.Archives) > headArchives {
-		o, err := s.encode(0)
-		if err != nil {
+		if err := b.store(ctx, s); err != nil {
 			return err
 		}
-		if err := b.put(ctx, stateName(s.Number), o, true); err != nil && !errors.Is(err, fs.ErrExist) {
-			return b.fail(stateName(s.Number), err)
-		}
-		b.saved = s.Number
 	}
 	if b.o.Now().Sub(b.wrote) < headEvery {
 		return nil
 	}
 	return b.writeHead(ctx)
+}
+
+// store stores a state, which must be full.
+func (b *Book) store(ctx context.Context, s *State) error {
+	o, err := s.encode(0)
+	if err == nil {
+		err = b.put(ctx, stateName(s.Number), o, true)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return b.fail(stateName(s.Number), err)
+	}
+	b.saved = s.Number
+	return nil
 }
 
 func (b *Book) writeHead(ctx context.Context) error {

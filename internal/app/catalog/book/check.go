@@ -16,7 +16,7 @@ import (
 )
 
 // fleetFolders are folders of a catalogue that belong to fleets.
-var fleetFolders = []string{"work", "left", "retired"}
+var fleetFolders = []string{"work", "left", "retired", "erased"}
 
 // Check reads all commits, states and runs, and looks for objects that belong to nothing.
 func (b *Book) Check(ctx context.Context, report func(problem string)) error {
@@ -39,6 +39,9 @@ func (b *Book) Check(ctx context.Context, report func(problem string)) error {
 	walk := func() error {
 		for !gap {
 			n, err := b.next(ctx, is)
+			if errors.Is(err, errErased) {
+				n, err = b.leap(ctx, is, s.Floor, hashes)
+			}
 			if is.Number >= s.Number && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)) {
 				return nil
 			}

@@ -79,6 +79,15 @@ func (b *Book) GC(ctx context.Context, grace time.Duration, dryRun bool) (done S
 			floor, done.Waits = max(n, s.Floor), true
 		}
 	}
+	swept, err := b.sweep(ctx, floor, dryRun)
+	swept.Waits = done.Waits
+	return swept, err
+}
+
+// sweep makes it certain that work which began before a commit is never committed. Then it removes runs and states
+// that nobody needs who reads what the catalogue was after that commit, or later.
+func (b *Book) sweep(ctx context.Context, floor int64, dryRun bool) (done Swept, err error) {
+	s := b.current()
 	used := map[string]bool{}
 	is, err := b.stateAt(ctx, max(floor, 1))
 	for ; ; is, err = b.next(ctx, is) { // what a reader may have
@@ -162,6 +171,9 @@ func (b *Book) TimeOf(ctx context.Context, n int64) (time.Time, error) {
 // next returns the state after the commit that follows.
 func (b *Book) next(ctx context.Context, s *State) (*State, error) {
 	c, err := b.commit(ctx, s.next())
+	if err == nil && c.Erased != "" {
+		err = errErased
+	}
 	if err == nil {
 		var n *State
 		if n, err = s.after(c.Commit, c.hash); err == nil {
@@ -194,8 +206,11 @@ func (b *Book) commits(ctx context.Context, from, to int64) iter.Seq2[numberedCo
 func (b *Book) stateAt(ctx context.Context, n int64) (is *State, err error) {
 	last := int64(0)
 	for info, err := range storekit.List(ctx, b.st, b.dir+"states/") {
-		if err != nil {
-			break // it is only faster
+		if err != nil { // it is only faster, unless commits were erased
+			if k := b.current().Stored; k <= n {
+				last = k
+			}
+			break
 		}
 		if k, ok := numbered(path.Base(info.Name)); ok && k <= n {
 			last = max(last, k)
@@ -258,6 +273,9 @@ func (b *Book) ChangedSince(ctx context.Context, n int64) (names map[string]bool
 		}
 		if c.Number == n {
 			continue
+		}
+		if c.Erased != "" {
+			return nil, nil, b.fail(commitName(c.Number), fmt.Errorf("%w: %w", errErased, fs.ErrNotExist))
 		}
 		for _, id := range c.Drop {
 			dropped = append(dropped, int64(id))

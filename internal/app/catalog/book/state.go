@@ -123,6 +123,9 @@ type Commit struct {
 	Removals []Removal `json:"removals,omitempty"` // of what Drop drops
 	Removed  []ID      `json:"removed,omitempty"`  // Removals of earlier commits that are done
 
+	// Erased is the hash of a commit in whose place this one is, which says nothing: a name was erased.
+	Erased string `json:"erased,omitempty"`
+
 	since  int64  // from which the work began, if it is not Base
 	inline []byte // a run, or the tails of Runs
 }
