@@ -117,6 +117,9 @@ which originals are missing; 'holdall fleet compact' deletes files that are
 gone. If more than half of them are missing, holdall assumes a mistake and
 records nothing of that; --gone is another share.
 
+--only PREFIX lists only names that begin with PREFIX, and says nothing of
+others. It may be given several times.
+
 TARGET may be below a source. Archives in the catalogue and the files beside
 them are left out and counted. So are empty objects that only mark folders.
 
@@ -159,6 +162,9 @@ how long packing takes.`,
 			if s.List != "" && s.Inventory != "" {
 				return usage("expected one of --list and --inventory")
 			}
+			if (s.List != "" || s.Inventory != "") && len(s.Only) > 0 {
+				return usage("expected a list or --only")
+			}
 			if (s.List != "" || s.Inventory != "") && len(sources) > 1 {
 				return usage("--list and --inventory: expected one SOURCE, found %d", len(sources))
 			}
@@ -192,6 +198,7 @@ how long packing takes.`,
 	fs.StringArrayVar(&s.Exclude, "exclude", nil, excludeUsage)
 	fs.Var(&protect, "protect", "write parity beside each archive that can restore this share of it: 5%")
 	fs.Var(&gone, "gone", "fail if more than this share of the originals is missing (default 50%)")
+	fs.StringArrayVar(&s.Only, "only", nil, "list only names in the archives that begin with this prefix")
 	fs.StringVar(&s.List, "list", "", "plan the objects listed in this file: one key per line, or JSON lines in FILE.jsonl")
 	fs.StringVar(&s.Inventory, "inventory", "", "plan the objects of an S3 Inventory: address of its manifest.json")
 	fs.BoolVar(&s.Plain, "plain", false, "write the bare format, without the digests that holdall adds")

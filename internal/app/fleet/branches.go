@@ -39,6 +39,7 @@ const (
 // branch that it is in, and leaves the later ones to the idle listers.
 type forest struct {
 	st   store.Store
+	of   span // what is listed
 	page int
 
 	mu      sync.Mutex
@@ -73,15 +74,21 @@ type block struct {
 	size int
 }
 
-// branches yields the objects of a store whose names begin with a prefix, in
+// branches yields the objects of a store whose names begin with a prefix and are in a span, in
 // byte order. If the store can list one level, the listing runs in parallel.
-func branches(ctx context.Context, st store.Store, prefix string, page, most int) iter.Seq2[store.Info, error] {
+func branches(ctx context.Context, st store.Store, prefix string, of span, page, most int) iter.Seq2[store.Info, error] {
 	if can := st.Can(); can.List == nil || can.Level == nil {
-		return storekit.List(ctx, st, prefix)
+		return func(yield func(store.Info, error) bool) {
+			for info, err := range storekit.ListFrom(ctx, st, prefix, of.from) {
+				if err == nil && !of.has(info.Name) || !yield(info, err) {
+					return
+				}
+			}
+		}
 	}
 	return func(yield func(store.Info, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		f := &forest{st: st, page: page, most: most, first: &twig{prefix: prefix}, waiting: 1}
+		f := &forest{st: st, of: of, page: page, most: most, first: &twig{prefix: prefix}, waiting: 1}
 		f.changed = sync.NewCond(&f.mu)
 		var wg sync.WaitGroup
 		defer func() {
@@ -159,8 +166,8 @@ func (f *forest) list(ctx context.Context, w *twig) {
 	end := w.prefix // the twig's objects are those with this prefix
 	whole := false  // it has no branches that others could list
 	var err error
-	for info, lerr := range storekit.List(ctx, f.st, w.prefix) {
-		if err = lerr; err != nil || !strings.HasPrefix(info.Name, end) {
+	for info, lerr := range storekit.ListFrom(ctx, f.st, w.prefix, f.of.from) {
+		if err = lerr; err != nil || !strings.HasPrefix(info.Name, end) || !f.of.has(info.Name) {
 			break
 		}
 		if page = append(page, info); len(page) < f.page {
@@ -209,7 +216,7 @@ func (f *forest) split(ctx context.Context, w *twig, prefix, at string) (below s
 		switch {
 		case b.All && strings.HasPrefix(at, b.Name):
 			below = b.Name
-		case b.Name <= at:
+		case b.Name <= at || f.of.before != "" && b.Name >= f.of.before:
 		case b.All:
 			twigs, known = append(twigs, &twig{prefix: b.Name}), nil
 		default:

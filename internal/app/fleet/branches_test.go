@@ -57,7 +57,7 @@ func TestListingInParallelIsTheSame(t *testing.T) {
 		most := []int{0, 50, listHeld}[round%3]
 		for _, prefix := range []string{"", "a", "a/b", "b/a/"} {
 			want := listing(t, storekit.List(t.Context(), st, prefix))
-			got := listing(t, branches(t.Context(), st, prefix, s.S3.Page, most))
+			got := listing(t, branches(t.Context(), st, prefix, span{}, s.S3.Page, most))
 			if !slices.EqualFunc(want, got, func(a, b store.Info) bool {
 				return a.Name == b.Name && a.Size == b.Size && a.Version == b.Version && a.ModTime.Equal(b.ModTime)
 			}) {
@@ -88,7 +88,7 @@ func TestListingInParallelAsksForSeveralAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(listing(t, branches(t.Context(), st, "", 20, listHeld))); n != 2000 {
+	if n := len(listing(t, branches(t.Context(), st, "", span{}, 20, listHeld))); n != 2000 {
 		t.Errorf("listed %d objects", n)
 	}
 	if most.Load() < 8 {
@@ -117,7 +117,7 @@ func TestListingInParallelEndsInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	for _, err = range branches(t.Context(), st, "", 10, 0) {
+	for _, err = range branches(t.Context(), st, "", span{}, 10, 0) {
 		if err != nil {
 			break
 		}
@@ -127,11 +127,11 @@ func TestListingInParallelEndsInOrder(t *testing.T) {
 		t.Errorf("listed %d objects, and then %v", n, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	for range branches(ctx, st, "", 10, 0) {
+	for range branches(ctx, st, "", span{}, 10, 0) {
 		break
 	}
 	cancel()
-	for _, err = range branches(ctx, st, "", 10, 0) {
+	for _, err = range branches(ctx, st, "", span{}, 10, 0) {
 	}
 	if err == nil {
 		t.Error("a listing that was cancelled ends as if that were all")

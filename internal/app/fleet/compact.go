@@ -187,12 +187,14 @@ func (j *job) mine(a catalog.Archive) bool { return j.own(a.Address) }
 // after it was packed, and two complete listings some time apart did not, and this catalogue was never about
 // to remove it.
 func (f Fleet) bury(ctx context.Context, j *job, of scope, o CompactOptions, done *Compacted) error {
-	last, err := f.lastListing(ctx, j)
+	s, err := f.Book.State(ctx)
 	if err != nil {
 		return err
 	}
-	lapse := lapses{book: f.Book, last: last}
-	var gone, expired []string
+	listed := j.listingsOf(s, []span{{}})
+	lapse := lapses{book: f.Book}
+	gone := map[int64][]string{} // by the last listing
+	var expired []string
 	files := int64(0)
 	for l, err := range f.Book.Between(ctx, "", "", of.has) {
 		if err != nil {
@@ -201,7 +203,7 @@ func (f Fleet) bury(ctx context.Context, j *job, of scope, o CompactOptions, don
 		files++
 		is := false
 		if l.Missing && !l.Unseen && l.Original == catalog.OriginalStays {
-			passed, err := lapse.since(ctx, l.Since)
+			passed, err := lapse.between(ctx, l.Since, listed.of(l.Path))
 			if err != nil {
 				return err
 			}
@@ -210,7 +212,8 @@ func (f Fleet) bury(ctx context.Context, j *job, of scope, o CompactOptions, don
 		switch {
 		case is:
 			done.Gone++
-			gone = append(gone, l.Path)
+			last := listed.of(l.Path)
+			gone[last] = append(gone[last], l.Path)
 		case o.Expire > 0 && !l.Modified.IsZero() && time.Since(l.Modified) > o.Expire:
 			done.Expired++
 			expired = append(expired, l.Path)
@@ -224,9 +227,10 @@ func (f Fleet) bury(ctx context.Context, j *job, of scope, o CompactOptions, don
 	if o.DryRun {
 		return nil
 	}
-	// What a later listing has packed again is not gone.
-	if err := f.delete(ctx, gone, last); err != nil {
-		return err
+	for last, paths := range gone { // what a later listing has packed again is not gone
+		if err := f.delete(ctx, paths, last); err != nil {
+			return err
+		}
 	}
 	return f.delete(ctx, expired, 0)
 }
@@ -260,27 +264,26 @@ const mostBuried = 4 << 20
 // lapses tells how much time passed between listings, by the clock of the catalogue's store.
 type lapses struct {
 	book *book.Book
-	last int64 // listing
-	at   time.Time
-	of   map[int64]time.Duration
+	of   map[int64]time.Time
 }
 
-func (l *lapses) since(ctx context.Context, listing int64) (time.Duration, error) {
-	if d, ok := l.of[listing]; ok || l.last <= listing {
-		return d, nil
+func (l *lapses) between(ctx context.Context, first, last int64) (time.Duration, error) {
+	if last <= first {
+		return 0, nil
 	}
 	if l.of == nil {
-		l.of = map[int64]time.Duration{}
-		var err error
-		if l.at, err = l.book.TimeOf(ctx, l.last); err != nil {
-			return 0, err
+		l.of = map[int64]time.Time{}
+	}
+	for _, n := range []int64{first, last} {
+		if _, ok := l.of[n]; !ok {
+			at, err := l.book.TimeOf(ctx, n)
+			if err != nil {
+				return 0, err
+			}
+			l.of[n] = at
 		}
 	}
-	at, err := l.book.TimeOf(ctx, listing)
-	if err == nil {
-		l.of[listing] = l.at.Sub(at)
-	}
-	return l.of[listing], err
+	return l.of[last].Sub(l.of[first]), nil
 }
 
 // Tidy removes archives that a commit has replaced some time ago, and the objects beside them. It returns how

@@ -91,7 +91,7 @@ func DryRun(ctx context.Context, b *book.Book, s Spec, measure int, progress fun
 	}
 	defer l.close()
 	f := Fleet{Book: b}
-	pl, err := f.planner(ctx, r.job, math.MaxInt64, &e.Planned)
+	pl, err := f.planner(ctx, r.job, math.MaxInt64, spansOf(s.Only), &e.Planned)
 	if err != nil {
 		return e, err
 	}

@@ -103,9 +103,9 @@ func (j *job) own(address string) bool {
 	return false
 }
 
-// listed yields the objects of the sources, in byte order of the paths. It
-// counts the objects that it skips.
-func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.Seq2[Member, error] {
+// listed yields the objects of the sources in some spans, in byte order of the
+// paths. It counts the objects that it skips.
+func (j *job) listed(ctx context.Context, spans []span, made archives, skipped *Skipped) iter.Seq2[Member, error] {
 	order := make([]int, len(j.origins))
 	for i := range order {
 		order[i] = i
@@ -118,7 +118,7 @@ func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.
 		for _, i := range order {
 			o := j.origins[i]
 			dots := dotted{from: o}
-			for info, err := range o.objects(ctx) {
+			for info, err := range o.objects(ctx, spans) {
 				address := storekit.AddressOf(o.st, info.Name)
 				m := Member{Path: o.prefix + info.Name, Origin: i, Size: info.Size, Version: info.Version, Modified: info.ModTime}
 				switch {
@@ -210,15 +210,6 @@ func (d *dotted) refused(ctx context.Context, info store.Info, err *error) bool 
 	}
 	d.known[kind] = oerr != nil
 	return oerr != nil
-}
-
-// objects yields the objects of a source, in byte order: from its listing, or
-// from the given list.
-func (o origin) objects(ctx context.Context) iter.Seq2[store.Info, error] {
-	if o.list != nil {
-		return o.list.infos(ctx)
-	}
-	return branches(ctx, o.st, o.begin, listPage, listHeld)
 }
 
 // later reports whether an object that was written at time a was written later

@@ -74,7 +74,7 @@ func MakePlan(ctx context.Context, f Fleet, s Spec, progress func(Planned)) (Pla
 	if err != nil {
 		return p, err
 	}
-	pl, err := f.planner(ctx, r.job, begun.Number, &p)
+	pl, err := f.planner(ctx, r.job, begun.Number, spansOf(s.Only), &p)
 	if err != nil {
 		return p, err
 	}
@@ -86,7 +86,7 @@ func MakePlan(ctx context.Context, f Fleet, s Spec, progress func(Planned)) (Pla
 	if err := pl.run(ctx); err != nil {
 		return p, err
 	}
-	return p, pl.finish(ctx, !s.listed())
+	return p, pl.finish(ctx)
 }
 
 // A readiness is a plan that can be made, or planned again.
@@ -179,17 +179,19 @@ type planner struct {
 	listing   int64
 	number    int
 	begun     []chunk
+	spans     []span         // that are listed
+	complete  bool           // and not planned by a list
+	seen      listings       // of them, before this one
 	fates     *sorter.Sorter // of originals
-	lost      bool           // and some of them were missing, and are there again
-	seen      int64          // the last complete listing
+	changed   bool           // there are some
 	originals int64          // of packed files, that no retirement was about to remove
 	most      float64        // the share of them that may be missing
 	progress  func(Planned)
 }
 
 // planner returns a planner of a listing. Without a catalogue all objects are new.
-func (f Fleet) planner(ctx context.Context, j *job, listing int64, p *Planned) (*planner, error) {
-	pl := &planner{f: f, j: j, p: p, listing: listing, progress: func(Planned) {}}
+func (f Fleet) planner(ctx context.Context, j *job, listing int64, spans []span, p *Planned) (*planner, error) {
+	pl := &planner{f: f, j: j, p: p, listing: listing, spans: spans, complete: j.origins[0].list == nil, progress: func(Planned) {}}
 	made, all := archives{beside: []string{"", parity.Suffix, kept.Suffix}}, pipe.All[known](nil)
 	if f.Book != nil {
 		var err error
@@ -199,15 +201,17 @@ func (f Fleet) planner(ctx context.Context, j *job, listing int64, p *Planned) (
 		if pl.begun, err = f.waiting(ctx, j); err != nil {
 			return nil, err
 		}
-		if all, err = f.known(ctx, j, pl.begun); err != nil {
+		s, err := f.Book.State(ctx) // before what is known is read
+		if err != nil {
 			return nil, err
 		}
-		if pl.seen, err = f.lastListing(ctx, j); err != nil {
+		pl.seen = j.listingsOf(s, spans)
+		if all, err = f.known(ctx, j, pl.begun, spans); err != nil {
 			return nil, err
 		}
 		pl.fates = sorter.New(sorter.Options{Memory: 16 << 20, Scratch: sorter.TempFile})
 	}
-	pl.next, pl.stop = iter.Pull2(pl.fresh(j.listed(ctx, made, &p.Skipped), all))
+	pl.next, pl.stop = iter.Pull2(pl.fresh(j.listed(ctx, spans, made, &p.Skipped), all))
 	return pl, nil
 }
 
@@ -266,33 +270,68 @@ func (pl *planner) run(ctx context.Context) error {
 }
 
 // finish records what became of originals, and that the listing was complete.
-func (pl *planner) finish(ctx context.Context, complete bool) error {
-	step := book.Step{Since: pl.listing, Rows: func(yield func(*rows.Row, error) bool) {
+func (pl *planner) finish(ctx context.Context) error {
+	if n := pl.p.Missing; n > 1 && float64(n) > pl.most*float64(pl.originals) {
+		return &GoneError{pl.j.plan.Name, n, pl.originals}
+	}
+	spans := pl.spans
+	if !pl.complete {
+		spans = nil
+	}
+	told := false
+	for len(spans) > 0 {
+		var left []span
+		step := book.Step{
+			Listed: book.NewListing(pl.listing, pl.j.roots(), spans[0].from, spans[0].before),
+			If: func(s *book.State) error {
+				if left = pl.alone(s, spans); !slices.Equal(left, spans) {
+					return book.ErrConflict
+				}
+				return nil
+			},
+		}
+		err := pl.record(ctx, step, spans[:1], !told)
+		if errors.Is(err, book.ErrConflict) {
+			spans = left
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		spans, told = spans[1:], true
+	}
+	if !told && pl.changed {
+		if err := pl.record(ctx, book.Step{}, nil, true); err != nil {
+			return err
+		}
+	}
+	s, err := pl.f.Book.State(ctx)
+	if err != nil || !pl.complete {
+		return err
+	}
+	return pl.f.forgetLeft(ctx, pl.j, pl.j.listingsOf(s, []span{{}}).whole())
+}
+
+// record commits which originals in some spans are missing and, if back is set, which ones are there anywhere.
+func (pl *planner) record(ctx context.Context, step book.Step, spans []span, back bool) error {
+	step.Since = pl.listing
+	step.Rows = func(yield func(*rows.Row, error) bool) {
 		for x, err := range pl.fates.Sorted() {
 			var r rows.Row
 			if err == nil {
 				err = r.Parse(string(x.Key), x.Value)
 			}
-			if err == nil && !complete && r.Original != rows.Stays && r.Original != rows.Lingers {
-				continue // a list need not have everything
+			is := back
+			if r.Original == rows.Missing || r.Original == rows.Unseen {
+				is = haveName(spans, r.Name)
 			}
-			if !yield(&r, err) || err != nil {
+			if (is || err != nil) && !yield(&r, err) || err != nil {
 				return
 			}
 		}
-	}}
-	if n := pl.p.Missing; complete && n > 1 && float64(n) > pl.most*float64(pl.originals) {
-		return &GoneError{pl.j.plan.Name, n, pl.originals}
 	}
-	if complete {
-		step.Listed = &book.Listing{Number: pl.listing, Roots: pl.j.roots()}
-	} else if pl.p.Missing = 0; !pl.lost {
-		return nil
-	}
-	if _, err := pl.f.Book.Do(ctx, step); err != nil || !complete {
-		return err
-	}
-	return pl.f.forgetLeft(ctx, pl.j, pl.listing)
+	_, err := pl.f.Book.Do(ctx, step)
+	return err
 }
 
 // A cutter yields the members of one chunk. The next chunk begins with the object that would make this one
@@ -356,8 +395,8 @@ func (k known) is(m Member) bool {
 	return k.Size == m.Size && k.Version == m.Version && !later(m.Modified, k.Modified)
 }
 
-// known yields what is packed or waits, in byte order. What waits comes first.
-func (f Fleet) known(ctx context.Context, j *job, begun []chunk) (iter.Seq2[known, error], error) {
+// known yields what is packed or waits of some spans, in byte order. What waits comes first.
+func (f Fleet) known(ctx context.Context, j *job, begun []chunk, spans []span) (iter.Seq2[known, error], error) {
 	of, err := j.scope(ctx, f.Book)
 	if err != nil {
 		return nil, err
@@ -372,6 +411,9 @@ func (f Fleet) known(ctx context.Context, j *job, begun []chunk) (iter.Seq2[know
 				if errors.Is(err, errGone) { // it was packed meanwhile
 					return
 				}
+				if err == nil && !haveName(spans, m.Path) {
+					continue
+				}
 				if !yield(known{Member: m}, err) {
 					return
 				}
@@ -379,10 +421,12 @@ func (f Fleet) known(ctx context.Context, j *job, begun []chunk) (iter.Seq2[know
 		})
 	}
 	all = append(all, func(yield func(known, error) bool) {
-		for l, err := range f.Book.Between(ctx, "", "", of.has) {
-			m := Member{Path: l.Path, Origin: j.originOf(l.Path), Size: l.Size, Version: l.ETag, Modified: l.Modified}
-			if !yield(known{m, l.Seq, l}, err) {
-				return
+		for _, s := range spans {
+			for l, err := range f.Book.Between(ctx, s.from, s.before, of.has) {
+				m := Member{Path: l.Path, Origin: j.originOf(l.Path), Size: l.Size, Version: l.ETag, Modified: l.Modified}
+				if !yield(known{m, l.Seq, l}, err) {
+					return
+				}
 			}
 		}
 	})
@@ -447,7 +491,9 @@ func (pl *planner) fresh(listed iter.Seq2[Member, error], all iter.Seq2[known, e
 		advance := func() { was, kerr, more = next() }
 		for m, err := range listed {
 			for ; err == nil && kerr == nil && more && was.Path < m.Path; advance() {
-				kerr = pl.missed(was)
+				if pl.complete {
+					kerr = pl.missed(was)
+				}
 			}
 			is := false
 			for ; err == nil && kerr == nil && more && was.Path == m.Path; advance() {
@@ -463,7 +509,7 @@ func (pl *planner) fresh(listed iter.Seq2[Member, error], all iter.Seq2[known, e
 				return
 			}
 		}
-		for ; kerr == nil && more; advance() {
+		for ; kerr == nil && more && pl.complete; advance() {
 			kerr = pl.missed(was)
 		}
 		if kerr != nil {
@@ -483,7 +529,7 @@ func (pl *planner) missed(was known) error {
 		return nil // since another listing
 	}
 	is := rows.Unseen
-	if pl.seen > was.seq { // and it was found then
+	if pl.seen.of(was.Path) > was.seq { // and it was found then
 		is = rows.Missing
 	}
 	return pl.fate(was, is)
@@ -503,25 +549,11 @@ func (pl *planner) back(was known) error {
 		return nil
 	}
 	pl.originals++
-	pl.lost = true
 	return pl.fate(was, is)
 }
 
-// lastListing returns the commit that began the last complete listing; 0 if there was none.
-func (f Fleet) lastListing(ctx context.Context, j *job) (int64, error) {
-	s, err := f.Book.State(ctx)
-	if err != nil {
-		return 0, err
-	}
-	for _, l := range s.Listings {
-		if l.Roots == j.roots() && l.From == "" && l.Before == "" {
-			return l.Number, nil
-		}
-	}
-	return 0, nil
-}
-
 func (pl *planner) fate(was known, is rows.Original) error {
+	pl.changed = true
 	r := rows.Row{Name: was.Path, What: rows.Fate, Seq: pl.listing, Of: was.seq, Original: is}
 	return pl.fates.Add([]byte(was.Path), r.Append(nil))
 }

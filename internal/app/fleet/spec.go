@@ -54,6 +54,9 @@ type Spec struct {
 	// missing. Inventory is the address of the manifest of an S3 Inventory of the
 	// source's bucket. Both require a single source.
 	List, Inventory string
+	// Only, if not empty, are prefixes of names in the archives. Nothing else is listed, and nothing is recorded
+	// of other names.
+	Only []string
 	// Gone is the largest share of packed files whose originals may be missing in a listing; 0 means half. A
 	// larger share is treated as a mistake, and nothing is recorded of it.
 	Gone float64
@@ -167,6 +170,9 @@ func (s Spec) planned() (Plan, error) {
 	}
 	if s.listed() && (len(s.Sources) > 1 || s.List != "" && s.Inventory != "") {
 		return Plan{}, errors.New("expected one source with a list of its objects")
+	}
+	if err := s.checkOnly(); err != nil {
+		return Plan{}, err
 	}
 	for _, a := range append(slices.Clone(s.Sources), s.Target, s.List, s.Inventory) {
 		if store.Redact(a) != a {

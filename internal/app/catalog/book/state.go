@@ -149,6 +149,19 @@ type Listing struct {
 	Before text          `json:"before,omitempty"`
 }
 
+// mostListings is how many listings a state has: those that ended last.
+const mostListings = 10_000
+
+// NewListing returns a listing to be recorded.
+func NewListing(number int64, roots catalog.Roots, from, before string) *Listing {
+	return &Listing{number, roots, text(from), text(before)}
+}
+
+// includes reports whether a listing of the same roots has no further names.
+func (l *Listing) includes(of Listing) bool {
+	return of.Roots == l.Roots && l.From <= of.From && (l.Before == "" || of.Before != "" && of.Before <= l.Before)
+}
+
 // A Removal is an archive that is to be removed from its store, some time after Commit has dropped it.
 type Removal struct {
 	ID      ID    `json:"id"`
@@ -458,9 +471,10 @@ func (s *State) records(c *Commit, elsewhere bool) {
 		}
 	}
 	if l := c.Listed; l != nil {
-		s.Listings = append(slices.DeleteFunc(s.Listings, func(is Listing) bool {
-			return is.Roots == l.Roots && is.From == l.From && is.Before == l.Before
-		}), *l)
+		s.Listings = append(slices.DeleteFunc(s.Listings, l.includes), *l)
+		if n := len(s.Listings) - mostListings; n > 0 {
+			s.Listings = s.Listings[n:] // only less may be known of what is missing
+		}
 	}
 	if elsewhere {
 		return

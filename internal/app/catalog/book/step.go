@@ -30,6 +30,9 @@ type Step struct {
 	// all of them.
 	Rows iter.Seq2[*rows.Row, error]
 
+	// If, unless it is nil, says whether the commit may follow a state. Its error is that of the step.
+	If func(*State) error
+
 	Plans   []Plan
 	Begins  bool
 	Listed  *Listing
@@ -91,6 +94,11 @@ func (b *Book) do(ctx context.Context, x Step, try bool) (done Result, err error
 	change := func(s *State) (*Commit, error) {
 		k := c
 		k.Add, replaced = slices.Clone(all.added), nil
+		if x.If != nil {
+			if err := x.If(s); err != nil {
+				return nil, err
+			}
+		}
 		if x.Job != "" && slices.ContainsFunc(s.Jobs, func(d Done) bool { return d.Job == x.Job }) {
 			return nil, ErrDone
 		}
