@@ -126,8 +126,9 @@ them are left out and counted. So are empty objects that only mark folders.
 --list FILE plans the objects that a file lists instead: one key below SOURCE
 per line, and holdall requests the size of each; or, if the name ends in
 .jsonl, JSON lines with "key", "size" and "etag". --inventory plans the objects
-of an S3 Inventory (CSV) of SOURCE's bucket. The same plan may use another way
-each time.
+of an S3 Inventory (CSV) of SOURCE's bucket. --events FILE plans the objects
+that notifications of the bucket's events name, as S3, MinIO, EventBridge, SNS
+and SQS write them. The same plan may use another way each time.
 
 --dry-run records nothing and needs no catalogue. It prints the size of the
 plan, the number of requests that packing takes, and their cost. Prices are
@@ -159,14 +160,20 @@ how long packing takes.`,
 					*list = everywhere(*list)
 				}
 			}
-			if s.List != "" && s.Inventory != "" {
-				return usage("expected one of --list and --inventory")
+			for i, file := range s.Events {
+				s.Events[i] = everywhere(file)
 			}
-			if (s.List != "" || s.Inventory != "") && len(s.Only) > 0 {
-				return usage("expected a list or --only")
+			ways := 0
+			for _, name := range []string{"list", "inventory", "events", "only"} {
+				if cmd.Flags().Changed(name) {
+					ways++
+				}
 			}
-			if (s.List != "" || s.Inventory != "") && len(sources) > 1 {
-				return usage("--list and --inventory: expected one SOURCE, found %d", len(sources))
+			if ways > 1 {
+				return usage("expected one of --list, --inventory, --events and --only")
+			}
+			if ways > 0 && len(s.Only) == 0 && len(sources) > 1 {
+				return usage("--list, --inventory and --events: expected one SOURCE, found %d", len(sources))
 			}
 			s.Tell = func(path string, err error) {
 				a.warn("%s: not planned: %s", format.Escape(path), printable(err.Error()))
@@ -201,6 +208,7 @@ how long packing takes.`,
 	fs.StringArrayVar(&s.Only, "only", nil, "list only names in the archives that begin with this prefix")
 	fs.StringVar(&s.List, "list", "", "plan the objects listed in this file: one key per line, or JSON lines in FILE.jsonl")
 	fs.StringVar(&s.Inventory, "inventory", "", "plan the objects of an S3 Inventory: address of its manifest.json")
+	fs.StringArrayVar(&s.Events, "events", nil, "plan the objects named by the event notifications in this file")
 	fs.BoolVar(&s.Plain, "plain", false, "write the bare format, without the digests that holdall adds")
 	dry.flags(fs)
 	inParts := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return !f.Chunked && f.Parts == nil })

@@ -78,10 +78,29 @@ func parseManifest(b []byte) (m manifest, err error) {
 
 func (m manifest) column(name string) int { return slices.Index(m.columns, name) }
 
-func (l *list) readInventory(ctx context.Context, address string) error {
+// bucket returns the bucket of the source, and what its keys begin with.
+func (l *list) bucket() (bucket, prefix string, err error) {
 	source, err := url.Parse(storekit.AddressOf(l.from.st, ""))
 	if err != nil || source.Scheme != "s3" {
-		return fmt.Errorf("%s: an inventory needs a bucket of S3, s3://…: %w", format.Escape(l.from.address), errors.ErrUnsupported)
+		return "", "", fmt.Errorf("%s: expected a bucket of S3, s3://…: %w", format.Escape(l.from.address), errors.ErrUnsupported)
+	}
+	return source.Host, strings.TrimPrefix(source.Path, "/"), nil
+}
+
+// addKey adds an object by its key in the source's bucket.
+func (l *list) addKey(key, prefix string, size int64, version string) error {
+	name, ok := strings.CutPrefix(key, prefix)
+	if !ok || name == "" {
+		l.skipped.Outside++
+		return nil
+	}
+	return l.add(name, size, version)
+}
+
+func (l *list) readInventory(ctx context.Context, address string) error {
+	bucket, prefix, err := l.bucket()
+	if err != nil {
+		return err
 	}
 	in, err := openWhole(ctx, address)
 	if err != nil {
@@ -96,8 +115,8 @@ func (l *list) readInventory(ctx context.Context, address string) error {
 		return err
 	}
 	m, err := parseManifest(b)
-	if err == nil && m.Bucket != source.Host {
-		err = fmt.Errorf("inventory of bucket %.100q, expected one of %q", m.Bucket, source.Host)
+	if err == nil && m.Bucket != bucket {
+		err = fmt.Errorf("inventory of bucket %.100q, expected one of %q", m.Bucket, bucket)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", format.Escape(address), err)
@@ -105,7 +124,7 @@ func (l *list) readInventory(ctx context.Context, address string) error {
 	for _, f := range m.Files {
 		at, err := beside(address, f.Key)
 		if err == nil {
-			err = l.readFile(ctx, m, f, at, strings.TrimPrefix(source.Path, "/"))
+			err = l.readFile(ctx, m, f, at, prefix)
 		}
 		if err != nil {
 			return err
@@ -204,11 +223,6 @@ func (l *list) addRow(m manifest, fields []string, prefix string) error {
 		l.skipped.Older++
 		return nil
 	}
-	name, ok := strings.CutPrefix(key, prefix)
-	if !ok || name == "" {
-		l.skipped.Outside++
-		return nil
-	}
 	size := int64(-1)
 	if text := of("size"); text != "" {
 		if size, err = strconv.ParseInt(text, 10, 64); err != nil || size < 0 || size > maxListed {
@@ -219,7 +233,7 @@ func (l *list) addRow(m manifest, fields []string, prefix string) error {
 	if err != nil {
 		return err
 	}
-	return l.add(name, size, version)
+	return l.addKey(key, prefix, size, version)
 }
 
 // splitRow appends the fields of a CSV row. Keys are escaped, so no field

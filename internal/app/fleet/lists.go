@@ -48,9 +48,16 @@ type list struct {
 	tell    func(path string, err error)
 	asked   int64
 	refused int // in a row
+
+	events bool   // names that do not exist, or occur several times, are nothing to tell
+	n      int64  // names
+	first  string // of them
+	last   string
+	look   func(ctx context.Context, name string) (*known, error) // finds what is packed; nil if that is read in order
+	was    *known                                                 // of the object that was told last
 }
 
-func (s Spec) listed() bool { return s.List != "" || s.Inventory != "" }
+func (s Spec) listed() bool { return s.List != "" || s.Inventory != "" || len(s.Events) > 0 }
 
 // takeList reads the list of a source, if it has one. The caller must close
 // it.
@@ -58,17 +65,27 @@ func (j *job) takeList(ctx context.Context, s Spec, skipped *Skipped) (l *list, 
 	if !s.listed() {
 		return nil, nil
 	}
-	l = &list{from: j.origins[0], skipped: skipped, tell: s.Tell}
+	l = &list{from: j.origins[0], skipped: skipped, tell: s.Tell, events: len(s.Events) > 0}
 	if l.tell == nil {
 		l.tell = func(string, error) {}
 	}
 	l.rows = sorter.New(sorter.Options{
-		Scratch:   sorter.TempFile,
-		Duplicate: func([]byte) error { skipped.Doubles++; return nil },
+		Scratch: sorter.TempFile,
+		Duplicate: func([]byte) error {
+			if !l.events {
+				skipped.Doubles++
+			}
+			return nil
+		},
 	})
-	if s.Inventory != "" {
+	switch {
+	case l.events:
+		for i := 0; i < len(s.Events) && err == nil; i++ {
+			err = l.readEvents(ctx, s.Events[i])
+		}
+	case s.Inventory != "":
 		err = l.readInventory(ctx, s.Inventory)
-	} else {
+	default:
 		err = l.readLines(ctx, s.List)
 	}
 	if err != nil {
@@ -94,6 +111,10 @@ func (l *list) add(name string, size int64, version string) error {
 	if size < 0 || version == "" || l.from.st.Can().Near {
 		size, version = -1, ""
 	}
+	if l.n++; l.n == 1 || name < l.first {
+		l.first = name
+	}
+	l.last = max(l.last, name)
 	return l.rows.Add([]byte(name), append(binary.AppendVarint(nil, size), version...))
 }
 
@@ -103,6 +124,8 @@ func (l *list) infos(ctx context.Context) iter.Seq2[store.Info, error] {
 		store.Info
 		asked bool
 		err   error
+		was   *known
+		fails error // to look for it
 	}
 	rows := func(yield func(*row, error) bool) {
 		for r, err := range l.rows.Sorted() {
@@ -117,11 +140,13 @@ func (l *list) infos(ctx context.Context) iter.Seq2[store.Info, error] {
 		}
 	}
 	ask := func(ctx context.Context, x *row) {
-		if x.Size >= 0 {
-			return
+		if x.Size < 0 {
+			is, err := storekit.Briefly(l.from.st, x.Name).Info(ctx)
+			x.asked, x.err, x.Size, x.Version, x.ModTime = true, err, is.Size, is.Version, is.ModTime
 		}
-		is, err := storekit.Briefly(l.from.st, x.Name).Info(ctx)
-		x.asked, x.err, x.Size, x.Version, x.ModTime = true, err, is.Size, is.Version, is.ModTime
+		if l.look != nil && x.err == nil {
+			x.was, x.fails = l.look(ctx, x.Name)
+		}
 	}
 	return pipe.Told(func(tell func(store.Info) error) error {
 		return pipe.Ordered(ctx, rows, lists, ask, func(x *row) error {
@@ -129,13 +154,17 @@ func (l *list) infos(ctx context.Context) iter.Seq2[store.Info, error] {
 				l.asked++
 			}
 			path := l.from.prefix + x.Name
+			l.was = x.was
 			switch {
+			case x.fails != nil:
+				return x.fails
 			case x.err == nil:
 				l.refused = 0
 				return tell(x.Info)
 			case errors.Is(x.err, fs.ErrNotExist):
-				l.skipped.Vanished++
-				l.tell(path, x.err)
+				if l.skipped.Vanished++; !l.events {
+					l.tell(path, x.err)
+				}
 				return nil
 			case errors.Is(x.err, fs.ErrPermission), errors.Is(x.err, fs.ErrInvalid):
 				l.skipped.Refused++
@@ -151,6 +180,22 @@ func (l *list) infos(ctx context.Context) iter.Seq2[store.Info, error] {
 			return x.err
 		}, func(*row) {})
 	})
+}
+
+// rowsRead is how many rows of a catalogue one request reads, about. Tests change it.
+var rowsRead int64 = 8192
+
+// spans returns which names of a catalogue with so many files are to be read. Those of a short list are looked
+// up instead.
+func (l *list) spans(files int64, look func(ctx context.Context, name string) (*known, error)) []span {
+	switch {
+	case l.n == 0:
+		return nil
+	case l.n < files/rowsRead:
+		l.look = look
+		return nil
+	}
+	return []span{{l.first, l.last + "\x00"}}
 }
 
 // readLines reads a list: one key per line, or one line of JSON per object.

@@ -180,7 +180,7 @@ type planner struct {
 	number    int
 	begun     []chunk
 	spans     []span         // that are listed
-	complete  bool           // and not planned by a list
+	complete  bool           // the listing, and not a list
 	seen      listings       // of them, before this one
 	fates     *sorter.Sorter // of originals
 	changed   bool           // there are some
@@ -206,9 +206,21 @@ func (f Fleet) planner(ctx context.Context, j *job, listing int64, spans []span,
 			return nil, err
 		}
 		pl.seen = j.listingsOf(s, spans)
-		if all, err = f.known(ctx, j, pl.begun, spans); err != nil {
+		of, err := j.scope(ctx, f.Book)
+		if err != nil {
 			return nil, err
 		}
+		if l := j.origins[0].list; l != nil {
+			spans = l.spans(s.Entries, func(ctx context.Context, name string) (*known, error) {
+				found, err := f.Book.NewestIn(ctx, name, of.has)
+				if errors.Is(err, fs.ErrNotExist) {
+					return nil, nil
+				}
+				k := j.packed(found.Location)
+				return &k, err
+			})
+		}
+		all = f.known(ctx, j, of, pl.begun, spans)
 		pl.fates = sorter.New(sorter.Options{Memory: 16 << 20, Scratch: sorter.TempFile})
 	}
 	pl.next, pl.stop = iter.Pull2(pl.fresh(j.listed(ctx, spans, made, &p.Skipped), all))
@@ -395,12 +407,14 @@ func (k known) is(m Member) bool {
 	return k.Size == m.Size && k.Version == m.Version && !later(m.Modified, k.Modified)
 }
 
-// known yields what is packed or waits of some spans, in byte order. What waits comes first.
-func (f Fleet) known(ctx context.Context, j *job, begun []chunk, spans []span) (iter.Seq2[known, error], error) {
-	of, err := j.scope(ctx, f.Book)
-	if err != nil {
-		return nil, err
-	}
+// packed is what is known of a packed file.
+func (j *job) packed(l catalog.Location) known {
+	return known{Member{Path: l.Path, Origin: j.originOf(l.Path), Size: l.Size, Version: l.ETag, Modified: l.Modified}, l.Seq, l}
+}
+
+// known yields what is packed or waits, in byte order. What waits comes first. Of what is packed, it yields only
+// that of some spans.
+func (f Fleet) known(ctx context.Context, j *job, of scope, begun []chunk, spans []span) iter.Seq2[known, error] {
 	all := []iter.Seq2[known, error]{}
 	for _, k := range begun {
 		if k.Last > 0 {
@@ -411,9 +425,6 @@ func (f Fleet) known(ctx context.Context, j *job, begun []chunk, spans []span) (
 				if errors.Is(err, errGone) { // it was packed meanwhile
 					return
 				}
-				if err == nil && !haveName(spans, m.Path) {
-					continue
-				}
 				if !yield(known{Member: m}, err) {
 					return
 				}
@@ -423,14 +434,13 @@ func (f Fleet) known(ctx context.Context, j *job, begun []chunk, spans []span) (
 	all = append(all, func(yield func(known, error) bool) {
 		for _, s := range spans {
 			for l, err := range f.Book.Between(ctx, s.from, s.before, of.has) {
-				m := Member{Path: l.Path, Origin: j.originOf(l.Path), Size: l.Size, Version: l.ETag, Modified: l.Modified}
-				if !yield(known{m, l.Seq, l}, err) {
+				if !yield(j.packed(l), err) {
 					return
 				}
 			}
 		}
 	})
-	return merged(all), nil
+	return merged(all)
 }
 
 // merged merges sequences that are in byte order of the paths.
@@ -482,7 +492,7 @@ func merged(all []iter.Seq2[known, error]) iter.Seq2[known, error] {
 }
 
 // fresh yields the listed objects that are not known in this version, and counts the others. It notes what
-// became of the originals of packed files.
+// became of the originals of packed files. A list says nothing of those that it does not have.
 func (pl *planner) fresh(listed iter.Seq2[Member, error], all iter.Seq2[known, error]) iter.Seq2[Member, error] {
 	return func(yield func(Member, error) bool) {
 		next, stop := iter.Pull2(all)
@@ -496,10 +506,16 @@ func (pl *planner) fresh(listed iter.Seq2[Member, error], all iter.Seq2[known, e
 				}
 			}
 			is := false
-			for ; err == nil && kerr == nil && more && was.Path == m.Path; advance() {
+			meet := func(was known) {
 				if was.is(m) {
 					is, kerr = true, pl.back(was)
 				}
+			}
+			for ; err == nil && kerr == nil && more && was.Path == m.Path; advance() {
+				meet(was)
+			}
+			if l := pl.j.origins[0].list; err == nil && kerr == nil && l != nil && l.was != nil {
+				meet(*l.was)
 			}
 			if err = errors.Join(err, kerr); err == nil && is {
 				pl.p.Known++

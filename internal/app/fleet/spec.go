@@ -54,6 +54,9 @@ type Spec struct {
 	// missing. Inventory is the address of the manifest of an S3 Inventory of the
 	// source's bucket. Both require a single source.
 	List, Inventory string
+	// Events are addresses of files with notifications of a bucket's events, as services write them: JSON, as
+	// many as there are in a row or in arrays, also in messages of queues. Each object that they name is requested.
+	Events []string
 	// Only, if not empty, are prefixes of names in the archives. Nothing else is listed, and nothing is recorded
 	// of other names.
 	Only []string
@@ -168,13 +171,13 @@ func (s Spec) planned() (Plan, error) {
 	if _, err := glob.NewFilter(nil, s.Exclude); err != nil {
 		return Plan{}, err
 	}
-	if s.listed() && (len(s.Sources) > 1 || s.List != "" && s.Inventory != "") {
+	if s.listed() && (len(s.Sources) > 1 || s.List != "" && s.Inventory != "" || len(s.Events) > 0 && s.List+s.Inventory != "") {
 		return Plan{}, errors.New("expected one source with a list of its objects")
 	}
 	if err := s.checkOnly(); err != nil {
 		return Plan{}, err
 	}
-	for _, a := range append(slices.Clone(s.Sources), s.Target, s.List, s.Inventory) {
+	for _, a := range slices.Concat(s.Sources, s.Events, []string{s.Target, s.List, s.Inventory}) {
 		if store.Redact(a) != a {
 			return Plan{}, fmt.Errorf("%s: an address with a password or a query would be readable in the catalogue: remove it from the address", store.Redact(a))
 		}
@@ -195,7 +198,7 @@ func (s Spec) planned() (Plan, error) {
 		return Plan{}, fmt.Errorf("%s is written in parts, which cannot have parity: protect the finished archive: %w", f.Name, errors.ErrUnsupported)
 	}
 	b, err := json.Marshal(settings{Sources: s.Sources, ChunkSize: cmp.Or(s.ChunkSize, defaultChunkSize), ChunkObjects: cmp.Or(s.ChunkObjects, defaultChunkObjects),
-		Exclude: s.Exclude, Plain: s.Plain, Param: s.Param, Protect: s.Protect, List: cmp.Or(s.List, s.Inventory)})
+		Exclude: s.Exclude, Plain: s.Plain, Param: s.Param, Protect: s.Protect, List: cmp.Or(s.List, s.Inventory, strings.Join(s.Events, " "))})
 	return Plan{Name: cmp.Or(s.Name, s.Target), Format: f.Name, Target: s.Target, Settings: b}, err
 }
 
