@@ -126,9 +126,10 @@ them are left out and counted. So are empty objects that only mark folders.
 --list FILE plans the objects that a file lists instead: one key below SOURCE
 per line, and holdall requests the size of each; or, if the name ends in
 .jsonl, JSON lines with "key", "size" and "etag". --inventory plans the objects
-of an S3 Inventory (CSV) of SOURCE's bucket. --events FILE plans the objects
-that notifications of the bucket's events name, as S3, MinIO, EventBridge, SNS
-and SQS write them. The same plan may use another way each time.
+of an S3 Inventory of SOURCE's bucket, in CSV or Parquet. --events FILE plans
+the objects that notifications of the bucket's events name, as S3, MinIO,
+EventBridge, SNS and SQS write them. The same plan may use another way each
+time.
 
 --dry-run records nothing and needs no catalogue. It prints the size of the
 plan, the number of requests that packing takes, and their cost. Prices are

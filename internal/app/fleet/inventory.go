@@ -19,6 +19,9 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/sorter"
+	"github.com/holdall/holdall/internal/app/fleet/parquet"
+	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -26,6 +29,12 @@ import (
 // maxManifest is the maximum size of an inventory's manifest, which names one
 // file per some million objects.
 const maxManifest = 64 << 20
+
+// csvColumns are the columns that are used, in lower case, and parquetColumns are what they are called in Parquet.
+var (
+	csvColumns     = []string{"bucket", "key", "isdeletemarker", "islatest", "size", "etag"}
+	parquetColumns = []string{"bucket", "key", "is_delete_marker", "is_latest", "size", "e_tag"}
+)
 
 // A manifest describes an inventory of a bucket: its files, the format of
 // their rows, and the columns.
@@ -51,10 +60,14 @@ func parseManifest(b []byte) (m manifest, err error) {
 		return m, fmt.Errorf("expected the manifest of an inventory: %w", err)
 	}
 	switch {
-	case strings.EqualFold(m.Format, "ORC"), strings.EqualFold(m.Format, "Parquet"):
-		return m, fmt.Errorf("inventories in %s are not supported: configure one in CSV: %w", m.Format, errors.ErrUnsupported)
+	case m.Format == "Parquet": // its files say what they have
+		m.Schema = strings.Join(csvColumns, ",")
+	case strings.EqualFold(m.Format, "ORC"):
+		return m, fmt.Errorf("inventories in ORC are not supported: configure one in CSV or Parquet: %w", errors.ErrUnsupported)
 	case m.Format != "CSV":
-		return m, fmt.Errorf("expected the manifest of an inventory in CSV, found %.100q", m.Format)
+		return m, fmt.Errorf("expected the manifest of an inventory in CSV or Parquet, found %.100q", m.Format)
+	}
+	switch {
 	case m.Bucket == "":
 		return m, errors.New("expected a manifest with the name of its bucket")
 	}
@@ -173,6 +186,29 @@ func (l *list) readFile(ctx context.Context, m manifest, f inventoryFile, addres
 	}
 	sum := md5.New()
 	raw := io.TeeReader(in, sum)
+	same := func() error {
+		if found := hex.EncodeToString(sum.Sum(nil)); !strings.EqualFold(found, f.MD5) {
+			return fmt.Errorf("%s: expected md5 %s as in its manifest, found %s", format.Escape(address), f.MD5, found)
+		}
+		return nil
+	}
+	if m.Format == "Parquet" {
+		whole, err := pack.NewScratch()
+		if err != nil {
+			return err
+		}
+		defer whole.Close()
+		if _, err = io.Copy(whole, raw); err == nil {
+			err = same()
+		}
+		if err != nil {
+			return err
+		}
+		if err := parquet.Read(at{whole}, f.Size, parquetColumns, func(row []string) error { return l.addRow(m, row, prefix) }); err != nil {
+			return fmt.Errorf("%s: %w", format.Escape(address), err)
+		}
+		return nil
+	}
 	r := raw
 	if head, _ := in.Peek(2); bytes.Equal(head, []byte{0x1f, 0x8b}) {
 		if r, err = gzip.NewReader(raw); err != nil {
@@ -191,10 +227,17 @@ func (l *list) readFile(ctx context.Context, m manifest, f inventoryFile, addres
 	if _, err := io.Copy(io.Discard, raw); err != nil {
 		return err
 	}
-	if found := hex.EncodeToString(sum.Sum(nil)); !strings.EqualFold(found, f.MD5) {
-		return fmt.Errorf("%s: expected md5 %s as in its manifest, found %s", format.Escape(address), f.MD5, found)
+	return same()
+}
+
+// at reads scratch anywhere.
+type at struct{ sorter.Scratch }
+
+func (a at) ReadAt(p []byte, off int64) (int, error) {
+	if _, err := a.Seek(off, io.SeekStart); err != nil {
+		return 0, err
 	}
-	return nil
+	return io.ReadFull(a, p)
 }
 
 // addRow adds a row if it is the newest version of an object of the source.
@@ -211,8 +254,11 @@ func (l *list) addRow(m manifest, fields []string, prefix string) error {
 	if bucket := of("bucket"); bucket != m.Bucket {
 		return fmt.Errorf("expected an object of bucket %q, found one of %.100q", m.Bucket, bucket)
 	}
-	key, err := url.QueryUnescape(of("key"))
-	if err != nil || key == "" {
+	key, err := of("key"), error(nil)
+	if m.Format == "CSV" {
+		key, err = url.QueryUnescape(key)
+	}
+	if err != nil || key == "" || len(key) > maxLine {
 		return fmt.Errorf("expected a key, found %.200q", of("key"))
 	}
 	switch {

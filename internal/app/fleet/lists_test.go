@@ -268,13 +268,13 @@ func TestInventoriesThatAreWrongAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	for _, f := range []string{"ORC", "Parquet"} {
-		with.Inventory = s.inventory(f, schema, s.rows()...)
-		refused(f, f)
-		if _, err := MakePlan(t.Context(), s.f, with, nil); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("%s: %v", f, err)
-		}
+	with.Inventory = s.inventory("ORC", schema, s.rows()...)
+	refused("ORC", "ORC")
+	if _, err := MakePlan(t.Context(), s.f, with, nil); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("ORC: %v", err)
 	}
+	with.Inventory = s.inventory("Parquet", "", s.rows()...)
+	refused("CSV for Parquet", "data/0.csv.gz: Parquet: at ")
 	with.Inventory = s.inventory("CSV", "Bucket, Size", s.rows()...)
 	refused("no keys", "columns")
 	with.Inventory = s.inventory("CSV", schema+", More", s.rows()...)

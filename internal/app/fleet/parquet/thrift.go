@@ -1,0 +1,91 @@
+package parquet
+
+import "github.com/holdall/holdall/internal/base/scan"
+
+// A node is a value of Thrift's compact protocol. What it is not, is zero.
+type node struct {
+	num  int64
+	text []byte
+	list []node
+	of   map[int64]node // a struct's, by their IDs
+}
+
+func (n node) at(id int64) node { return n.of[id] }
+
+// Kinds of values.
+const (
+	isTrue = 1 + iota
+	isFalse
+	isByte
+	isI16
+	isI32
+	isI64
+	isDouble
+	isText
+	isList
+	isSet
+	isMap
+	isStruct
+)
+
+// A thrift parses values, and at most so many of them.
+type thrift struct {
+	scan.Scanner
+	left, depth int
+}
+
+func (c *thrift) value(kind byte) (n node) {
+	c.left--
+	c.depth++
+	if c.Must(c.left >= 0 && c.depth < 32); c.Bad {
+		return n
+	}
+	switch kind {
+	case isTrue, isFalse:
+		n.num = int64(isFalse - kind)
+	case isByte:
+		n.num = int64(c.Byte())
+	case isI16, isI32, isI64:
+		n.num = c.Varint()
+	case isDouble:
+		c.Bytes(8)
+	case isText:
+		n.text = c.Text()
+	case isList, isSet:
+		head := c.Byte()
+		many := uint64(head >> 4)
+		if many == 15 {
+			many = c.Uvarint()
+		}
+		for ; many > 0 && !c.Bad; many-- {
+			n.list = append(n.list, c.element(head&15))
+		}
+	case isMap:
+		if many := c.Uvarint(); many > 0 {
+			for kinds := c.Byte(); many > 0 && !c.Bad; many-- {
+				c.element(kinds >> 4)
+				c.element(kinds & 15)
+			}
+		}
+	case isStruct:
+		n.of = map[int64]node{}
+		for id, head := int64(0), c.Byte(); head != 0 && !c.Bad; head = c.Byte() {
+			if id += int64(head >> 4); head>>4 == 0 {
+				id = c.Varint()
+			}
+			n.of[id] = c.value(head & 15)
+		}
+	default:
+		c.Bad = true
+	}
+	c.depth--
+	return n
+}
+
+// element is a value within a list, where a boolean takes a byte.
+func (c *thrift) element(kind byte) node {
+	if kind == isTrue || kind == isFalse {
+		kind = c.Byte()
+	}
+	return c.value(kind)
+}
