@@ -118,7 +118,8 @@ gone. If more than half of them are missing, holdall assumes a mistake and
 records nothing of that; --gone is another share.
 
 --only PREFIX lists only names that begin with PREFIX, and says nothing of
-others. It may be given several times.
+others. It may be given several times. --ranges N hands the listing out in about
+N ranges of names, which 'holdall fleet work' lists on any machine.
 
 TARGET may be below a source. Archives in the catalogue and the files beside
 them are left out and counted. So are empty objects that only mark folders.
@@ -165,15 +166,15 @@ how long packing takes.`,
 				s.Events[i] = everywhere(file)
 			}
 			ways := 0
-			for _, name := range []string{"list", "inventory", "events", "only"} {
+			for _, name := range []string{"list", "inventory", "events", "only", "ranges"} {
 				if cmd.Flags().Changed(name) {
 					ways++
 				}
 			}
 			if ways > 1 {
-				return usage("expected one of --list, --inventory, --events and --only")
+				return usage("expected one of --list, --inventory, --events, --only and --ranges")
 			}
-			if ways > 0 && len(s.Only) == 0 && len(sources) > 1 {
+			if ways > 0 && len(s.Only) == 0 && s.Ranges == 0 && len(sources) > 1 {
 				return usage("--list, --inventory and --events: expected one SOURCE, found %d", len(sources))
 			}
 			s.Tell = func(path string, err error) {
@@ -191,7 +192,11 @@ how long packing takes.`,
 					told = p
 				})
 				stop()
-				if err == nil || p.Chunks > 0 {
+				if err == nil && p.Ranges > 0 {
+					a.tell(asPlannedJSON(p), func() {
+						fmt.Fprintf(a.out, "%s: %s of names to be listed by 'holdall fleet work'\n", format.Escape(p.Plan.Name), count(int64(p.Ranges), "range"))
+					})
+				} else if err == nil || p.Chunks > 0 {
 					a.tell(asPlannedJSON(p), func() { a.linePlanned(p, "are new") })
 				}
 				return err
@@ -207,6 +212,7 @@ how long packing takes.`,
 	fs.Var(&protect, "protect", "write parity beside each archive that can restore this share of it: 5%")
 	fs.Var(&gone, "gone", "fail if more than this share of the originals is missing (default 50%)")
 	fs.StringArrayVar(&s.Only, "only", nil, "list only names in the archives that begin with this prefix")
+	fs.IntVar(&s.Ranges, "ranges", 0, "hand the listing out to workers in about this many ranges of names")
 	fs.StringVar(&s.List, "list", "", "plan the objects listed in this file: one key per line, or JSON lines in FILE.jsonl")
 	fs.StringVar(&s.Inventory, "inventory", "", "plan the objects of an S3 Inventory: address of its manifest.json")
 	fs.StringArrayVar(&s.Events, "events", nil, "plan the objects named by the event notifications in this file")
@@ -350,6 +356,9 @@ func (a *app) tellWork(e fleet.Event) {
 		default:
 			j.SetAside++
 		}
+	}
+	if p := e.Planned; p != nil {
+		j.Objects, j.Bytes = p.Objects, p.Bytes
 	}
 	if e.Err != nil && e.What != queue.GivenBack {
 		j.Problem = printable(e.Err.Error())

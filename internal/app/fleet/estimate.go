@@ -91,7 +91,13 @@ func DryRun(ctx context.Context, b *book.Book, s Spec, measure int, progress fun
 	}
 	defer l.close()
 	f := Fleet{Book: b}
-	pl, err := f.planner(ctx, r.job, math.MaxInt64, spansOf(s.Only), &e.Planned)
+	var waiting []chunk
+	if b != nil {
+		if waiting, err = f.waiting(ctx, r.job); err != nil {
+			return e, err
+		}
+	}
+	pl, err := f.planner(ctx, r.job, math.MaxInt64, spansOf(s.Only), waiting, &e.Planned)
 	if err != nil {
 		return e, err
 	}

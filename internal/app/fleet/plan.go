@@ -29,6 +29,7 @@ type Planned struct {
 	Bytes   int64 `json:"bytes"`
 	Known   int64 `json:"known"`             // objects that are packed, or that wait for it
 	Missing int64 `json:"missing,omitempty"` // packed files whose originals were not found
+	Ranges  int   `json:"ranges,omitempty"`  // that are handed out to be listed
 	Skipped       // objects that are not to be packed
 }
 
@@ -62,7 +63,15 @@ func MakePlan(ctx context.Context, f Fleet, s Spec, progress func(Planned)) (Pla
 		return p, err
 	}
 	defer l.close()
-	step := book.Step{Begins: true}
+	if s.Ranges > 0 {
+		if err = r.mayHandOut(); err == nil {
+			p.Ranges, err = f.handedOut(ctx, r.job)
+		}
+		if err != nil || p.Ranges > 0 {
+			return p, err
+		}
+	}
+	step := book.Step{Begins: s.Ranges == 0}
 	if !r.there {
 		stored, err := r.plan.stored()
 		if err != nil {
@@ -74,7 +83,15 @@ func MakePlan(ctx context.Context, f Fleet, s Spec, progress func(Planned)) (Pla
 	if err != nil {
 		return p, err
 	}
-	pl, err := f.planner(ctx, r.job, begun.Number, spansOf(s.Only), &p)
+	if s.Ranges > 0 {
+		p.Ranges, err = f.handOut(ctx, r.job, begun.Number, s.Ranges, s.Gone)
+		return p, err
+	}
+	waiting, err := f.waiting(ctx, r.job)
+	if err != nil {
+		return p, err
+	}
+	pl, err := f.planner(ctx, r.job, begun.Number, spansOf(s.Only), waiting, &p)
 	if err != nil {
 		return p, err
 	}
@@ -178,7 +195,8 @@ type planner struct {
 	held      *Member // the first of the next chunk
 	listing   int64
 	number    int
-	begun     []chunk
+	begun     []chunk        // that wait
+	job       string         // that ends with the listing, if there is one
 	spans     []span         // that are listed
 	complete  bool           // the listing, and not a list
 	seen      listings       // of them, before this one
@@ -190,15 +208,12 @@ type planner struct {
 }
 
 // planner returns a planner of a listing. Without a catalogue all objects are new.
-func (f Fleet) planner(ctx context.Context, j *job, listing int64, spans []span, p *Planned) (*planner, error) {
-	pl := &planner{f: f, j: j, p: p, listing: listing, spans: spans, complete: j.origins[0].list == nil, progress: func(Planned) {}}
+func (f Fleet) planner(ctx context.Context, j *job, listing int64, spans []span, begun []chunk, p *Planned) (*planner, error) {
+	pl := &planner{f: f, j: j, p: p, listing: listing, begun: begun, spans: spans, complete: j.origins[0].list == nil, progress: func(Planned) {}}
 	made, all := archives{beside: []string{"", parity.Suffix, kept.Suffix}}, pipe.All[known](nil)
 	if f.Book != nil {
 		var err error
 		if made, err = j.made(ctx, f.Book); err != nil {
-			return nil, err
-		}
-		if pl.begun, err = f.waiting(ctx, j); err != nil {
 			return nil, err
 		}
 		s, err := f.Book.State(ctx) // before what is known is read
@@ -312,7 +327,7 @@ func (pl *planner) finish(ctx context.Context) error {
 		}
 		spans, told = spans[1:], true
 	}
-	if !told && pl.changed {
+	if !told && (pl.changed || pl.job != "") {
 		if err := pl.record(ctx, book.Step{}, nil, true); err != nil {
 			return err
 		}
@@ -327,6 +342,9 @@ func (pl *planner) finish(ctx context.Context) error {
 // record commits which originals in some spans are missing and, if back is set, which ones are there anywhere.
 func (pl *planner) record(ctx context.Context, step book.Step, spans []span, back bool) error {
 	step.Since = pl.listing
+	if back {
+		step.Job = pl.job
+	}
 	step.Rows = func(yield func(*rows.Row, error) bool) {
 		for x, err := range pl.fates.Sorted() {
 			var r rows.Row
@@ -343,6 +361,9 @@ func (pl *planner) record(ctx context.Context, step book.Step, spans []span, bac
 		}
 	}
 	_, err := pl.f.Book.Do(ctx, step)
+	if errors.Is(err, book.ErrDone) {
+		err = nil
+	}
 	return err
 }
 

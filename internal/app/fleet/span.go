@@ -169,6 +169,10 @@ const mostOnly = 1000
 // checkOnly returns an error if parts cannot be listed.
 func (s Spec) checkOnly() error {
 	switch {
+	case s.Ranges < 0 || s.Ranges > mostRanges:
+		return fmt.Errorf("expected up to %d ranges, found %d", mostRanges, s.Ranges)
+	case s.Ranges > 0 && (s.listed() || len(s.Only) > 0):
+		return errors.New("expected ranges of all names, found a list or prefixes")
 	case len(s.Only) == 0:
 		return nil
 	case s.listed():

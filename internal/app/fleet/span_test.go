@@ -232,7 +232,7 @@ func TestListingsAtOnceKeepWhatEachFound(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				pl, err := s.f.planner(t.Context(), s.job(), done.Number, spans, &Planned{})
+				pl, err := s.f.planner(t.Context(), s.job(), done.Number, spans, nil, &Planned{})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -60,6 +60,8 @@ type Spec struct {
 	// Only, if not empty, are prefixes of names in the archives. Nothing else is listed, and nothing is recorded
 	// of other names.
 	Only []string
+	// Ranges, if not 0, hands the listing out in about so many ranges of names, which workers list.
+	Ranges int
 	// Gone is the largest share of packed files whose originals may be missing in a listing; 0 means half. A
 	// larger share is treated as a mistake, and nothing is recorded of it.
 	Gone float64

@@ -16,6 +16,7 @@ import (
 const (
 	packKind   = "pack"
 	retireKind = "retire"
+	listKind   = "list"
 )
 
 // WorkOptions are options for a worker; the zero value suits most callers.
@@ -47,7 +48,8 @@ type WorkOptions struct {
 // An Event is what happened to a job.
 type Event struct {
 	queue.Event
-	Chunk Chunk // of a job that packs
+	Chunk   Chunk    // of a job that packs
+	Planned *Planned // by a job that lists
 }
 
 // A Chunk is what became of a chunk that was packed.
@@ -77,13 +79,14 @@ type worker struct {
 	jobs  map[string]*job
 	sum   Worked
 	packs map[string]Chunk // of jobs that are about to be told
+	lists map[string]*Planned
 }
 
 // Work does jobs until none is left that any worker could do, or ctx ends. Jobs that fail do not make Work
 // fail.
 func Work(ctx context.Context, f Fleet, o WorkOptions) (Worked, error) {
 	w := newWorker(f, o)
-	of := queue.WorkOptions{Kinds: []string{packKind, rewriteKind, retireKind}, Workers: o.Workers, Tries: w.o.Tries, Stay: o.Stay, Tell: w.told}
+	of := queue.WorkOptions{Kinds: []string{packKind, rewriteKind, retireKind, listKind}, Workers: o.Workers, Tries: w.o.Tries, Stay: o.Stay, Tell: w.told}
 	if o.Plan != "" {
 		of.Plans = []string{o.Plan}
 	}
@@ -95,7 +98,7 @@ func Work(ctx context.Context, f Fleet, o WorkOptions) (Worked, error) {
 
 func newWorker(f Fleet, o WorkOptions) *worker {
 	o.Tries = cmp.Or(max(o.Tries, 0), 5)
-	return &worker{Fleet: f, o: o, jobs: map[string]*job{}, packs: map[string]Chunk{}}
+	return &worker{Fleet: f, o: o, jobs: map[string]*job{}, packs: map[string]Chunk{}, lists: map[string]*Planned{}}
 }
 
 func (w *worker) do(ctx context.Context, k queue.Job) error {
@@ -121,6 +124,8 @@ func (w *worker) do(ctx context.Context, k queue.Job) error {
 		err = w.remake(ctx, j, r, k)
 	case retireKind:
 		err = w.retire(ctx, j, k)
+	case listKind:
+		err = w.list(ctx, j, k)
 	default:
 		err = queue.Never(fmt.Errorf("job %s: of an unknown kind", k.Name))
 	}
@@ -155,13 +160,21 @@ func (w *worker) became(plan, job string, c Chunk) {
 	w.packs[plan+"\x00"+job] = c
 }
 
+// found notes what a range has, for told.
+func (w *worker) found(plan, job string, p Planned) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lists[plan+"\x00"+job] = &p
+}
+
 // told counts what happened to a job, and passes it on.
 func (w *worker) told(e queue.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := e.Job.Plan + "\x00" + e.Job.Name
-	x := Event{Event: e, Chunk: w.packs[key]}
+	x := Event{Event: e, Chunk: w.packs[key], Planned: w.lists[key]}
 	delete(w.packs, key)
+	delete(w.lists, key)
 	switch e.What {
 	case queue.Done:
 		w.sum.Done++
