@@ -119,14 +119,12 @@ func TestPlansAreMadeOfEvents(t *testing.T) {
 	with.Events = []string{s.file("first.json", first.String()), s.file("second.json", second.String())}
 	with.Tell = func(path string, err error) { t.Errorf("%s: %v", path, err) }
 	asked := map[string]int{}
-	s.Meet(func(_ http.ResponseWriter, r *http.Request) bool {
+	var p Planned
+	s.sees(func(r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/from") {
 			asked[r.URL.Path+r.URL.Query().Get("list-type")]++
 		}
-		return false
-	})
-	p := s.plan(with)
-	s.Meet(nil)
+	}, func() { p = s.plan(with) })
 	if p.Objects != 3 || p.Known != 1 || p.Missing != 0 || p.Skipped != (Skipped{Vanished: 2, Outside: 3}) {
 		t.Errorf("planned %+v", p)
 	}
@@ -188,32 +186,40 @@ func TestFewNamesAreLookedUp(t *testing.T) {
 		}
 		with := spec
 		with.Events = []string{s.file("events.json", b.String())}
-		s.Meet(func(_ http.ResponseWriter, r *http.Request) bool {
+		s.sees(func(r *http.Request) {
 			if all++; strings.Contains(r.URL.Path, "/runs/") {
 				pages++
 			}
-			return false
-		})
-		defer s.Meet(nil)
-		for _, packed := range []bool{false, true} {
-			if p := s.plan(with); p.Known != int64(keys) && packed || p.Objects+p.Known != int64(keys) && !packed {
-				t.Errorf("%d keys: %+v", keys, p)
+		}, func() {
+			for _, packed := range []bool{false, true} {
+				if p := s.plan(with); p.Known != int64(keys) && packed || p.Objects+p.Known != int64(keys) && !packed {
+					t.Errorf("%d keys: %+v", keys, p)
+				}
+				s.reopen()
 			}
-			s.reopen()
-		}
+		})
 		return pages, all
 	}
 	for i := range 1000 {
 		s.S3.Put("from", fmt.Sprintf("old/%09d", i*(n/1000)), []byte("x"))
 	}
-	few, all := count(5)
-	t.Logf("5 keys: %d pages of the catalogue twice, %d requests", few, all)
-	if few > 2*5+2 {
+	if few, _ := count(5); few > 2*5+2 {
 		t.Errorf("%d requests for 5 names", few)
 	}
-	many, all := count(1000)
-	t.Logf("1000 keys: %d pages of the catalogue twice, %d requests", many, all)
-	if many > 2*(n/int(rowsRead)+10) {
+	few := 0
+	s.sees(func(r *http.Request) {
+		if strings.Contains(r.URL.Path, "/runs/") {
+			few++
+		}
+	}, func() {
+		if sum := s.work(WorkOptions{}); sum.Objects != 5 {
+			t.Errorf("packed %+v", sum)
+		}
+	})
+	if few > 5+2 {
+		t.Errorf("%d requests to pack 5 objects", few)
+	}
+	if many, _ := count(1000); many > 2*(n/int(rowsRead)+10) {
 		t.Errorf("%d requests for 1000 names", many)
 	}
 }

@@ -104,3 +104,16 @@ func (s *site) killed(n int, done bool, do func(context.Context) error) (dead bo
 	s.Meet(nil)
 	return dead, err
 }
+
+// sees calls see with each request that do sends, one after the other.
+func (s *site) sees(see func(*http.Request), do func()) {
+	var mu sync.Mutex
+	s.Meet(func(_ http.ResponseWriter, r *http.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		see(r)
+		return false
+	})
+	defer s.Meet(nil)
+	do()
+}

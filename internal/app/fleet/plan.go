@@ -226,14 +226,7 @@ func (f Fleet) planner(ctx context.Context, j *job, listing int64, spans []span,
 			return nil, err
 		}
 		if l := j.origins[0].list; l != nil {
-			spans = l.spans(s.Entries, func(ctx context.Context, name string) (*known, error) {
-				found, err := f.Book.NewestIn(ctx, name, of.has)
-				if errors.Is(err, fs.ErrNotExist) {
-					return nil, nil
-				}
-				k := j.packed(found.Location)
-				return &k, err
-			})
+			spans = l.spans(s.Entries, f.finder(j, of))
 		}
 		all = f.known(ctx, j, of, pl.begun, spans)
 		pl.fates = sorter.New(sorter.Options{Memory: 16 << 20, Scratch: sorter.TempFile})
@@ -431,6 +424,18 @@ func (k known) is(m Member) bool {
 // packed is what is known of a packed file.
 func (j *job) packed(l catalog.Location) known {
 	return known{Member{Path: l.Path, Origin: j.originOf(l.Path), Size: l.Size, Version: l.ETag, Modified: l.Modified}, l.Seq, l}
+}
+
+// finder finds what is packed of a name, if anything is.
+func (f Fleet) finder(j *job, of scope) func(ctx context.Context, name string) (*known, error) {
+	return func(ctx context.Context, name string) (*known, error) {
+		found, err := f.Book.NewestIn(ctx, name, of.has)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		k := j.packed(found.Location)
+		return &k, err
+	}
 }
 
 // known yields what is packed or waits, in byte order. What waits comes first. Of what is packed, it yields only

@@ -300,7 +300,7 @@ func TestAPartCostsWhatItHas(t *testing.T) {
 	s.packs(all)
 	s.reopen()
 	count := func(with Spec) (lists, bytes int) {
-		s.Meet(func(_ http.ResponseWriter, r *http.Request) bool {
+		s.sees(func(r *http.Request) {
 			switch {
 			case r.URL.Path == "/from/" && r.URL.Query().Has("list-type"):
 				if lists++; len(with.Only) > 0 && !slices.Contains(with.Only, r.URL.Query().Get("prefix")) {
@@ -312,10 +312,7 @@ func TestAPartCostsWhatItHas(t *testing.T) {
 					bytes += to - from
 				}
 			}
-			return false
-		})
-		defer s.Meet(nil)
-		s.plan(with)
+		}, func() { s.plan(with) })
 		s.reopen()
 		return lists, bytes
 	}

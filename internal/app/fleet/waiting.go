@@ -150,9 +150,16 @@ func (f Fleet) members(ctx context.Context, j *job, k chunk) iter.Seq2[Member, e
 // listed the sources at once.
 func (f Fleet) unpacked(ctx context.Context, j *job, k chunk) iter.Seq2[Member, error] {
 	return pipe.Told(func(tell func(Member) error) error {
-		of, err := j.scope(ctx, f.Book)
+		s, err := f.Book.State(ctx)
+		var of scope
+		if err == nil {
+			of, err = j.scope(ctx, f.Book)
+		}
 		if err != nil {
 			return err
+		}
+		if k.Count > 0 && k.Count < s.Entries/rowsRead {
+			return f.unpackedOf(ctx, j, k, of, tell)
 		}
 		var next func() (catalog.Location, error, bool)
 		var l catalog.Location
@@ -179,6 +186,29 @@ func (f Fleet) unpacked(ctx context.Context, j *job, k chunk) iter.Seq2[Member, 
 		}
 		return nil
 	})
+}
+
+// unpackedOf tells what unpacked yields, and looks each name up.
+func (f Fleet) unpackedOf(ctx context.Context, j *job, k chunk, of scope, tell func(Member) error) error {
+	type row struct {
+		Member
+		was *known
+		err error
+	}
+	find := f.finder(j, of)
+	rows := func(yield func(*row, error) bool) {
+		for m, err := range f.members(ctx, j, k) {
+			if !yield(&row{Member: m}, err) {
+				return
+			}
+		}
+	}
+	return pipe.Ordered(ctx, rows, lists, func(ctx context.Context, x *row) { x.was, x.err = find(ctx, x.Path) }, func(x *row) error {
+		if x.err != nil || x.was != nil && x.isPacked(x.was.was) {
+			return x.err
+		}
+		return tell(x.Member)
+	}, func(*row) {})
 }
 
 // isPacked reports whether a packed file is this version of the object.
