@@ -444,11 +444,44 @@ func TestListingThatIsWrongIsNotBelieved(t *testing.T) {
 				fmt.Fprint(w, body)
 				return true
 			}}
-			_, err := names(t, serve(t, d, "p/"))
+			st := serve(t, d, "p/")
+			st.tries = 1
+			_, err := names(t, st)
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "list az://someaccount/container/p/") {
 				t.Errorf("expected %q, found %v", c.want, err)
 			}
 		})
+	}
+}
+
+// A page of a listing whose answer was cut off is requested again, so many times.
+func TestListingsGoOn(t *testing.T) {
+	quiet(t)
+	cuts := 0
+	d := &double{}
+	d.hook = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Query().Get("comp") != "list" || cuts == 0 {
+			return false
+		}
+		cuts--
+		w.Header().Set("Content-Length", "1000")
+		fmt.Fprint(w, "<EnumerationResults><Blobs><Blob><Name>00000</Name>")
+		return true
+	}
+	st := serve(t, d, "")
+	st.tries = 3
+	var want []string
+	for i := range 1500 {
+		want = append(want, fmt.Sprintf("%05d", i))
+		d.set(want[i], nil, "")
+	}
+	cuts = 2
+	if got, err := names(t, st); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%d names, %v, expected %d", len(got), err, len(want))
+	}
+	cuts = 3
+	if _, err := names(t, st); err == nil || !strings.Contains(err.Error(), "tried 3 times") || !storekit.Temporary(err) {
+		t.Errorf("found %v", err)
 	}
 }
 

@@ -327,22 +327,25 @@ func (st *Store) page(ctx context.Context, prefix, marker string, full bool) (*p
 	container := *st.base
 	container.Path = strings.TrimSuffix(container.Path, "/")
 	container.RawQuery = q.Encode()
-	resp, err := st.do(ctx, call{method: http.MethodGet, url: &container})
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	var p page
-	body := &io.LimitedReader{R: resp.Body, N: limit}
-	switch err := xml.NewDecoder(body).Decode(&p); {
-	case err == nil:
-		return &p, nil
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case body.N <= 0:
-		return nil, fmt.Errorf("listing of more than %d bytes", limit)
-	default:
-		return nil, errors.New("invalid or incomplete listing from the server")
+	again := far.Retrier{Tries: st.tries, Jitter: far.Jitter}
+	for {
+		resp, err := st.do(ctx, call{method: http.MethodGet, url: &container})
+		if err != nil {
+			return nil, err
+		}
+		var p page
+		body := &io.LimitedReader{R: resp.Body, N: limit}
+		err = xml.NewDecoder(body).Decode(&p)
+		_ = resp.Body.Close()
+		switch {
+		case err == nil:
+			return &p, nil
+		case body.N <= 0:
+			return nil, fmt.Errorf("listing of more than %d bytes", limit)
+		}
+		if err := again.Again(ctx, &far.Passing{Err: errors.New("invalid or incomplete listing from the server")}, 0); err != nil {
+			return nil, err
+		}
 	}
 }
 

@@ -374,9 +374,18 @@ func (l *losing) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // A listing goes on where an answer was cut off, and ends if nothing more comes.
 func TestListingsGoOn(t *testing.T) {
+	for _, googles := range []bool{false, true} {
+		listingsGoOn(t, googles)
+	}
+}
+
+func listingsGoOn(t *testing.T, googles bool) {
+	t.Helper()
 	quiet(t)
+	hmacKeys(t)
 	rnd := testkit.Rand(t)
 	s := s3test.New("bucket")
+	s.Google = googles
 	var want []string
 	for i := range 2500 {
 		want = append(want, fmt.Sprintf("dir/%05d", i))
@@ -388,7 +397,7 @@ func TestListingsGoOn(t *testing.T) {
 		}
 		return body[:rnd.IntN(len(body))]
 	}}
-	st := serve(t, s, "", Options{Client: &http.Client{Transport: cut}, Tries: 20})
+	st := serve(t, s, "", Options{Client: &http.Client{Transport: cut}, Tries: 20, Google: googles})
 	var got []string
 	for info, err := range st.List(t.Context(), "dir/") {
 		if err != nil {
