@@ -344,7 +344,7 @@ type eventJSON struct {
 
 // tellWork prints what happened to a job: problems always, the rest on request.
 func (a *app) tellWork(e fleet.Event) {
-	j := eventJSON{Job: e.Job.Name, Kind: e.Job.Kind, Archive: format.Escape(e.Chunk.Archive), Event: joined(string(e.What)), Objects: e.Chunk.Objects, Bytes: e.Chunk.Bytes, Seconds: e.Took.Seconds(), Resumed: e.Chunk.Resent}
+	j := eventJSON{Job: e.Job.Name, Kind: e.Job.Kind, Archive: format.Escape(e.Chunk.Archive), Event: joined(string(e.What)), Objects: e.Chunk.Objects + e.Chunk.Planned.Objects, Bytes: e.Chunk.Bytes + e.Chunk.Planned.Bytes, Seconds: e.Took.Seconds(), Resumed: e.Chunk.Resent}
 	for _, m := range e.Chunk.Left {
 		switch m.Outcome {
 		case fleet.Vanished:
@@ -356,9 +356,6 @@ func (a *app) tellWork(e fleet.Event) {
 		default:
 			j.SetAside++
 		}
-	}
-	if p := e.Planned; p != nil {
-		j.Objects, j.Bytes = p.Objects, p.Bytes
 	}
 	if e.Err != nil && e.What != queue.GivenBack {
 		j.Problem = printable(e.Err.Error())

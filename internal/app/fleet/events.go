@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,9 +14,8 @@ import (
 )
 
 const (
-	// maxEvent is the maximum length of a notification, or of an answer of a queue with some of them, which has
-	// at most ten messages of 1 MiB.
-	maxEvent = 16 << 20
+	// maxEvents is the maximum length of a notification, or of an array of them.
+	maxEvents = 64 << 20
 
 	// maxWraps is how many messages may be within each other.
 	maxWraps = 8
@@ -49,7 +49,13 @@ func parseEvent(b []byte, wraps int, do func(bucket, key string) error) error {
 		return fmt.Errorf("more than %d messages within each other", maxWraps)
 	}
 	var e event
-	if err := json.Unmarshal(b, &e); err != nil {
+	var err error
+	if b = bytes.TrimLeft(b, " \t\r\n"); len(b) > 0 && b[0] == '[' {
+		err = json.Unmarshal(b, &e.Records)
+	} else {
+		err = json.Unmarshal(b, &e)
+	}
+	if err != nil {
 		return err
 	}
 	within := append(e.Records, e.Messages...)
@@ -104,58 +110,24 @@ func (l *list) readEvents(ctx context.Context, address string) error {
 	})
 }
 
-// eachEvent calls do with the objects of notifications that follow each other, also in arrays.
-func eachEvent(in io.ByteReader, address string, do func(bucket, key string) error) error {
-	for off := int64(0); ; {
-		c, err := in.ReadByte()
-		for ; err == nil && (c <= ' ' || c == ',' || c == '[' || c == ']'); c, err = in.ReadByte() {
-			off++
-		}
-		if err == io.EOF {
+// eachEvent calls do with the objects of notifications that follow each other.
+func eachEvent(in io.Reader, address string, do func(bucket, key string) error) error {
+	of := &io.LimitedReader{R: in}
+	for d := json.NewDecoder(of); ; {
+		off := d.InputOffset()
+		of.N = maxEvents // besides what it has read
+		var b json.RawMessage
+		err := d.Decode(&b)
+		switch {
+		case err != nil && of.N <= 0:
+			err = fmt.Errorf("more than %d bytes", maxEvents)
+		case err == io.EOF:
 			return nil
-		}
-		var b []byte
-		if err == nil {
-			b, err = readObject(in, c)
-		}
-		if err == nil {
+		case err == nil:
 			err = parseEvent(b, 0, do)
 		}
 		if err != nil {
 			return fmt.Errorf("%s at %d: %w", format.Escape(address), off, err)
 		}
-		off += int64(len(b))
 	}
-}
-
-// readObject reads an object of JSON that begins with c.
-func readObject(in io.ByteReader, c byte) (b []byte, err error) {
-	depth, quoted, escaped := 0, false, false
-	for ; err == nil; c, err = in.ReadByte() {
-		b = append(b, c)
-		switch {
-		case escaped:
-			escaped = false
-		case quoted:
-			escaped, quoted = c == '\\', c != '"'
-		case c == '"':
-			quoted = true
-		case c == '{' || c == '[':
-			depth++
-		case c == '}' || c == ']':
-			depth--
-		}
-		switch {
-		case depth <= 0 && c == '}':
-			return b, nil
-		case depth <= 0:
-			return nil, errNoEvent
-		case len(b) > maxEvent:
-			return nil, fmt.Errorf("more than %d bytes", maxEvent)
-		}
-	}
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	return nil, err
 }

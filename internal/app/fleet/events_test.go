@@ -64,16 +64,12 @@ func TestEventsAreReadAsServicesWriteThem(t *testing.T) {
 	for range maxWraps {
 		deep = `{"Message":` + quoted(deep) + `}`
 	}
-	for bad, at := range map[string]string{"x": "0", created + "\n1": fmt.Sprint(len(created) + 1), `{"Records":`: "0", `{"a":1}`: "0", `{"Records":1}`: "0", `{"Records":[{"s3":{}}]}`: "0",
-		records(fmt.Sprintf(s3Event, "", "from", "%zz")): "0", "{\"Message\":\"\xff\"}": "0", `{"Message":"x"}`: "0", `{"Body":"{"}`: "0", deep: "0", `{"a":"` + strings.Repeat("x", maxEvent) + `"}`: "0", "}": "0"} {
+	for bad, at := range map[string]string{"x": "0", created + "\n1": fmt.Sprint(len(created)), `{"Records":`: "0", `{"a":1}`: "0", `{"Records":1}`: "0", `{"Records":[{"s3":{}}]}`: "0",
+		records(fmt.Sprintf(s3Event, "", "from", "%zz")): "0", "{\"Message\":\"\xff\"}": "0", `{"Message":"x"}`: "0", `{"Body":"{"}`: "0", deep: "0", `{"a":"` + strings.Repeat("x", maxEvents) + `"}`: "0", "}": "0"} {
 		err := eachEvent(strings.NewReader(bad), "events", func(string, string) error { return nil })
-		if bad == "}" || bad == "x" || err != nil && strings.HasPrefix(err.Error(), "events at "+at+": ") {
-			if err == nil {
-				t.Errorf("%q is read", bad)
-			}
-			continue
+		if err == nil || !strings.HasPrefix(err.Error(), "events at "+at+": ") {
+			t.Errorf("%.60q: %v, expected an error at %s", bad, err, at)
 		}
-		t.Errorf("%.60q: %v, expected an error at %s", bad, err, at)
 	}
 }
 

@@ -210,7 +210,7 @@ func (w *worker) list(ctx context.Context, j *job, k queue.Job) error {
 		err = queue.Never(err)
 	}
 	if err == nil {
-		w.found(j.plan.Name, k.Name, p)
+		w.became(j.plan.Name, k.Name, Chunk{Planned: p})
 	}
 	return err
 }

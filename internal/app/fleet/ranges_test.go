@@ -50,9 +50,7 @@ func TestRangesAreListedByWorkers(t *testing.T) {
 	}
 	found := int64(0)
 	sum := s.work(WorkOptions{Workers: 4, Tell: func(e Event) {
-		if e.Planned != nil {
-			found += e.Planned.Objects
-		}
+		found += e.Chunk.Planned.Objects
 	}})
 	if sum.Objects != 302 || found != 302 || sum.Failed != 0 {
 		t.Errorf("packed %+v, found %d", sum, found)
@@ -153,9 +151,7 @@ func TestARangeKnowsWhatWaits(t *testing.T) {
 	s.plan(with)
 	found, packed := int64(0), 0
 	s.work(WorkOptions{Workers: 2, Tell: func(e Event) {
-		if e.Planned != nil {
-			found += e.Planned.Objects
-		}
+		found += e.Chunk.Planned.Objects
 		if e.What == queue.Done && e.Job.Kind == packKind {
 			packed++
 		}

@@ -48,8 +48,7 @@ type WorkOptions struct {
 // An Event is what happened to a job.
 type Event struct {
 	queue.Event
-	Chunk   Chunk    // of a job that packs
-	Planned *Planned // by a job that lists
+	Chunk Chunk // of a job that packs
 }
 
 // A Chunk is what became of a chunk that was packed.
@@ -59,6 +58,7 @@ type Chunk struct {
 	Bytes   int64
 	Resent  int64 // bytes that the store still had from an earlier try
 	Left    []Member
+	Planned Planned // by a job that lists, which has nothing else of these
 }
 
 // Worked counts what a worker has done.
@@ -79,7 +79,6 @@ type worker struct {
 	jobs  map[string]*job
 	sum   Worked
 	packs map[string]Chunk // of jobs that are about to be told
-	lists map[string]*Planned
 }
 
 // Work does jobs until none is left that any worker could do, or ctx ends. Jobs that fail do not make Work
@@ -98,7 +97,7 @@ func Work(ctx context.Context, f Fleet, o WorkOptions) (Worked, error) {
 
 func newWorker(f Fleet, o WorkOptions) *worker {
 	o.Tries = cmp.Or(max(o.Tries, 0), 5)
-	return &worker{Fleet: f, o: o, jobs: map[string]*job{}, packs: map[string]Chunk{}, lists: map[string]*Planned{}}
+	return &worker{Fleet: f, o: o, jobs: map[string]*job{}, packs: map[string]Chunk{}}
 }
 
 func (w *worker) do(ctx context.Context, k queue.Job) error {
@@ -160,21 +159,13 @@ func (w *worker) became(plan, job string, c Chunk) {
 	w.packs[plan+"\x00"+job] = c
 }
 
-// found notes what a range has, for told.
-func (w *worker) found(plan, job string, p Planned) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.lists[plan+"\x00"+job] = &p
-}
-
 // told counts what happened to a job, and passes it on.
 func (w *worker) told(e queue.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := e.Job.Plan + "\x00" + e.Job.Name
-	x := Event{Event: e, Chunk: w.packs[key], Planned: w.lists[key]}
+	x := Event{Event: e, Chunk: w.packs[key]}
 	delete(w.packs, key)
-	delete(w.lists, key)
 	switch e.What {
 	case queue.Done:
 		w.sum.Done++

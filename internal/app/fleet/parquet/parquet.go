@@ -19,8 +19,8 @@ import (
 const (
 	maxFooter = 16 << 20
 	maxPage   = 16 << 20
-	maxHeader = 1 << 20 // of a page; it may have the least and the greatest value
-	maxNodes  = 1 << 20 // values of a footer
+	maxHeader = 64 << 10 // of a page
+	maxNodes  = 1 << 20  // values of a footer
 )
 
 const (
@@ -40,14 +40,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // Kinds of columns.
 const (
 	booleans = 0
-	int32s   = 1
-	int64s   = 2
+	numbers  = 2 // of 64 bits
 	texts    = 6
-)
-
-const (
-	required = 0
-	optional = 1
 )
 
 // Kinds of pages.
@@ -162,7 +156,7 @@ type column struct {
 }
 
 func open(in io.ReaderAt, end int64, schema, chunk node) (*column, error) {
-	c := &column{in: in, off: chunk.at(9).num, kind: chunk.at(1).num, optional: schema.at(3).num == optional}
+	c := &column{in: in, off: chunk.at(9).num, kind: chunk.at(1).num, optional: schema.at(3).num == 1}
 	if dict := chunk.at(11).num; dict > 0 {
 		c.off = min(c.off, dict)
 	}
@@ -178,7 +172,7 @@ func open(in io.ReaderAt, end int64, schema, chunk node) (*column, error) {
 	switch {
 	case c.packed && c.codec.Append == nil:
 		return nil, fmt.Errorf("compression %d: %w", number, errors.ErrUnsupported)
-	case repeated != required && repeated != optional, c.kind != texts && c.kind != booleans && c.kind != int32s && c.kind != int64s:
+	case repeated != 0 && repeated != 1, c.kind != texts && c.kind != booleans && c.kind != numbers:
 		return nil, fmt.Errorf("type %d, repetition %d: %w", c.kind, repeated, errors.ErrUnsupported)
 	}
 	return c, nil
@@ -217,19 +211,12 @@ func (c *column) next() (string, error) {
 }
 
 func plainValue(c *scan.Scanner, kind int64) (s string, err error) {
-	switch kind {
-	case int32s:
-		if b := c.Bytes(4); b != nil {
-			s = strconv.FormatInt(int64(int32(binary.LittleEndian.Uint32(b))), 10)
-		}
-	case int64s:
+	if kind == numbers {
 		if b := c.Bytes(8); b != nil {
-			s = strconv.FormatInt(int64(binary.LittleEndian.Uint64(b)), 10)
+			return strconv.FormatInt(int64(binary.LittleEndian.Uint64(b)), 10), nil
 		}
-	case texts:
-		if b := c.Bytes(4); b != nil {
-			s = string(c.Bytes(uint64(binary.LittleEndian.Uint32(b))))
-		}
+	} else if b := c.Bytes(4); b != nil {
+		s = string(c.Bytes(uint64(binary.LittleEndian.Uint32(b))))
 	}
 	if c.Bad {
 		err = errPage
@@ -329,21 +316,16 @@ func (c *column) turn() error {
 
 // header reads that of a page.
 func (c *column) header() (node, error) {
-	for try := int64(1 << 10); ; try *= 8 {
-		b := make([]byte, min(try, c.end-c.off))
-		if _, err := c.in.ReadAt(b, c.off); err != nil {
-			return node{}, err
-		}
-		s := thrift{Scanner: scan.Scanner{B: b}, left: maxNodes}
-		n := s.value(isStruct)
-		if !s.Bad {
-			c.off += int64(s.At)
-			return n, nil
-		}
-		if int64(len(b)) < try || try > maxHeader {
-			return n, errPage
-		}
+	b := make([]byte, min(maxHeader, c.end-c.off))
+	if _, err := c.in.ReadAt(b, c.off); err != nil {
+		return node{}, err
 	}
+	s := thrift{Scanner: scan.Scanner{B: b}, left: maxHeader}
+	n := s.value(isStruct)
+	if c.off += int64(s.At); s.Bad {
+		return n, errPage
+	}
+	return n, nil
 }
 
 func (c *column) readDict(b []byte, n int64) error {

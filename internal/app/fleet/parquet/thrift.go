@@ -23,8 +23,8 @@ const (
 	isDouble
 	isText
 	isList
-	isSet
-	isMap
+	_
+	_
 	isStruct
 )
 
@@ -51,21 +51,18 @@ func (c *thrift) value(kind byte) (n node) {
 		c.Bytes(8)
 	case isText:
 		n.text = c.Text()
-	case isList, isSet:
+	case isList:
 		head := c.Byte()
 		many := uint64(head >> 4)
 		if many == 15 {
 			many = c.Uvarint()
 		}
 		for ; many > 0 && !c.Bad; many-- {
-			n.list = append(n.list, c.element(head&15))
-		}
-	case isMap:
-		if many := c.Uvarint(); many > 0 {
-			for kinds := c.Byte(); many > 0 && !c.Bad; many-- {
-				c.element(kinds >> 4)
-				c.element(kinds & 15)
+			kind := head & 15
+			if kind <= isFalse { // each has its own
+				kind = c.Byte()
 			}
+			n.list = append(n.list, c.value(kind))
 		}
 	case isStruct:
 		n.of = map[int64]node{}
@@ -80,12 +77,4 @@ func (c *thrift) value(kind byte) (n node) {
 	}
 	c.depth--
 	return n
-}
-
-// element is a value within a list, where a boolean takes a byte.
-func (c *thrift) element(kind byte) node {
-	if kind == isTrue || kind == isFalse {
-		kind = c.Byte()
-	}
-	return c.value(kind)
 }
