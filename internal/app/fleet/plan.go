@@ -304,7 +304,7 @@ func (pl *planner) finish(ctx context.Context) error {
 		step := book.Step{
 			Listed: book.NewListing(pl.listing, pl.j.roots(), spans[0].from, spans[0].before),
 			If: func(s *book.State) error {
-				if left = pl.alone(s, spans); !slices.Equal(left, spans) {
+				if left = pl.alone(s, spans[:1]); !slices.Equal(left, spans[:1]) {
 					return book.ErrConflict
 				}
 				return nil
@@ -312,7 +312,7 @@ func (pl *planner) finish(ctx context.Context) error {
 		}
 		err := pl.record(ctx, step, spans[:1], !told)
 		if errors.Is(err, book.ErrConflict) {
-			spans = left
+			spans = append(left, spans[1:]...)
 			continue
 		}
 		if err != nil {

@@ -285,6 +285,114 @@ func TestListingsAtOnceKeepWhatEachFound(t *testing.T) {
 	}
 }
 
+// TestListingsThatOverlapNeverSayTooMuch begins, does and ends listings of parts in any order while objects come and
+// go. If a file is missing, the listing that says so did not find it, and neither did those that count and began
+// later. Unless it is unseen, one did.
+func TestListingsThatOverlapNeverSayTooMuch(t *testing.T) {
+	testkit.Serial(t)
+	s := newSite(t)
+	r := testkit.Rand(t)
+	var keys []string
+	for i := range 12 {
+		keys = append(keys, fmt.Sprintf("%c/%02d", 'a'+i%3, i))
+		s.quiet(keys[i])
+	}
+	s.packs(spec)
+	type look struct {
+		*planner
+		found map[string]bool // nil before it has listed
+	}
+	type counted struct {
+		span
+		found map[string]bool
+	}
+	var open []*look
+	ended := map[int64][]counted{} // by their numbers
+	all := map[int64]*look{}
+	names := func() (in map[string]bool) {
+		in = map[string]bool{}
+		for _, key := range s.originals() {
+			in[key] = true
+		}
+		return in
+	}
+	for range testkit.Rounds(t, 300) {
+		switch key := keys[r.IntN(len(keys))]; r.IntN(6) {
+		case 0, 1:
+			if s.S3.Get("from", key) != nil {
+				s.S3.Remove("from", key)
+			} else {
+				s.quiet(key)
+			}
+		case 2:
+			spans := [][]span{{{}}, {{}}, spansOf([]string{"a/"}), spansOf([]string{"b/", "a/0"}), {{"a/05", "b/04"}}}[r.IntN(5)]
+			done, err := s.B.Do(t.Context(), book.Step{Begins: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			pl, err := s.f.planner(t.Context(), s.job(), done.Number, spans, nil, &Planned{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer pl.close()
+			pl.most = 2
+			x := &look{planner: pl}
+			open, all[pl.listing] = append(open, x), x
+		default:
+			if len(open) == 0 {
+				continue
+			}
+			i := r.IntN(len(open))
+			x := open[i]
+			if x.found == nil {
+				x.found = names()
+				if err := x.run(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			if err := x.finish(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			open = slices.Delete(open, i, i+1)
+			state, err := s.B.State(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, l := range state.Listings {
+				if l.Number == x.listing {
+					ended[l.Number] = append(ended[l.Number], counted{spanOf(l), x.found})
+				}
+			}
+		}
+		for l, err := range s.B.Between(t.Context(), "", "", nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !l.Missing {
+				continue
+			}
+			if all[l.Since].found[l.Path] {
+				t.Fatalf("%s is missing since %d, which found it", l.Path, l.Since)
+			}
+			for n, some := range ended {
+				for _, c := range some {
+					if n > l.Since && c.has(l.Path) && c.found[l.Path] {
+						t.Fatalf("%s is missing since %d, and %d found it", l.Path, l.Since, n)
+					}
+				}
+			}
+			seen := false
+			for _, x := range all { // also one that did not count, because another ended meanwhile
+				seen = seen || x.found[l.Path] && haveName(x.spans, l.Path)
+			}
+			if !seen && !l.Unseen {
+				t.Fatalf("%s is missing since %d, and none found it before", l.Path, l.Since)
+			}
+		}
+	}
+}
+
 // TestAPartCostsWhatItHas checks that the listing of a part asks for nothing else, neither at the source nor in
 // the catalogue.
 func TestAPartCostsWhatItHas(t *testing.T) {
