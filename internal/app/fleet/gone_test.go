@@ -291,6 +291,32 @@ func TestWhatAnotherPlanPacksIsListedApart(t *testing.T) {
 	}
 }
 
+// TestWhatAPlanExcludesIsNotListed checks that the listing of one plan says nothing of what it excludes to another
+// plan of the same source.
+func TestWhatAPlanExcludesIsNotListed(t *testing.T) {
+	testkit.Serial(t)
+	s := newSite(t)
+	s.fill()
+	other := spec
+	other.Target, other.Exclude = "s3://out/other.caf", []string{"b"}
+	s.plan(other)
+	s.S3.Remove("from", "b")
+	s.plan(spec)
+	if b, err := s.B.Newest(t.Context(), "b"); err != nil || !b.Missing || !b.Unseen {
+		t.Errorf("%+v, %v", b, err)
+	}
+	s.S3.Put("from", "b", s.Want["b"])
+	s.packs(spec)
+	s.packs(spec)
+	s.S3.Remove("from", "b")
+	s.plan(spec)
+	s.ages(2 * week)
+	s.plan(other)
+	if done, err := Compact(t.Context(), s.f, s.planOf(spec.Target), CompactOptions{DryRun: true}); err != nil || done.Gone != 0 || done.Missing != 1 {
+		t.Errorf("%+v, %v", done, err)
+	}
+}
+
 // TestMoreThanAFifthIsNotDeletedAtOnce checks that files which expire or are gone
 // stay if they are many, unless that is confirmed.
 func TestMoreThanAFifthIsNotDeletedAtOnce(t *testing.T) {

@@ -302,7 +302,7 @@ func (pl *planner) finish(ctx context.Context) error {
 	for len(spans) > 0 {
 		var left []span
 		step := book.Step{
-			Listed: book.NewListing(pl.listing, pl.j.roots(), spans[0].from, spans[0].before),
+			Listed: book.NewListing(pl.listing, pl.j.listedAs(), spans[0].from, spans[0].before),
 			If: func(s *book.State) error {
 				if left = pl.alone(s, spans[:1]); !slices.Equal(left, spans[:1]) {
 					return book.ErrConflict

@@ -119,10 +119,19 @@ type listings []book.Listing
 
 func spanOf(l book.Listing) span { return span{string(l.From), string(l.Before)} }
 
+// listedAs are the roots of a plan's listings, which say nothing of what the plan excludes.
+func (j *job) listedAs() catalog.Roots {
+	roots := j.roots()
+	for _, pattern := range j.set.Exclude {
+		roots += catalog.Roots("\n" + pattern)
+	}
+	return roots
+}
+
 // listingsOf returns those that meet any of some spans.
 func (j *job) listingsOf(s *book.State, spans []span) (all listings) {
 	for _, l := range s.Listings {
-		if l.Roots == j.roots() && slices.ContainsFunc(spans, spanOf(l).meets) {
+		if l.Roots == j.listedAs() && slices.ContainsFunc(spans, spanOf(l).meets) {
 			all = append(all, l)
 		}
 	}
