@@ -24,7 +24,7 @@ import (
 
 const (
 	mostRanges = 1000
-	mostLevels = 200 // that are listed to find ranges
+	mostLevels = 500 // with the same depth, that are listed to find ranges
 )
 
 type listArgs struct {
@@ -140,21 +140,25 @@ func (f Fleet) cuts(ctx context.Context, j *job, n int) (cuts []string, names in
 			weight[o.prefix+o.begin] = 1
 			todo = append(todo, level{o, o.begin})
 		}
-		for i := 0; i < len(todo) && i < mostLevels && len(weight) < 4*n; i++ {
-			x := todo[i]
-			if x.st.Can().Level == nil {
-				continue
-			}
-			all, more, err := x.st.Can().Level(ctx, x.below, maxBranches)
-			if err != nil {
-				return nil, 0, err
-			}
-			for _, b := range all {
-				if b.All && !more {
-					weight[x.prefix+b.Name] = 1
-					todo = append(todo, level{x.origin, b.Name})
+		for len(todo) > 0 && len(todo) <= mostLevels && len(weight) < 2*n {
+			var next []level // all of them, so that no folder counts for more than another
+			for _, x := range todo {
+				of := x.st.Can().Level
+				if of == nil {
+					continue
+				}
+				all, more, err := of(ctx, x.below, maxBranches)
+				if err != nil {
+					return nil, 0, err
+				}
+				for _, b := range all {
+					if b.All && !more {
+						weight[x.prefix+b.Name] = 1
+						next = append(next, level{x.origin, b.Name})
+					}
 				}
 			}
+			todo = next
 		}
 	}
 	sum, total, last := int64(0), int64(0), int64(0)
