@@ -161,17 +161,28 @@ func (f Fleet) cuts(ctx context.Context, j *job, n int) (cuts []string, names in
 			todo = next
 		}
 	}
-	sum, total, last := int64(0), int64(0), int64(0)
+	sum, total, last, before := int64(0), int64(0), int64(0), ""
 	for _, w := range weight {
 		total += w
 	}
 	for _, first := range slices.Sorted(maps.Keys(weight)) {
 		if share := sum * int64(n) / max(total, 1); share > last {
-			cuts, last = append(cuts, first), share
+			cuts, last = append(cuts, between(before, first)), share
 		}
 		sum += weight[first]
+		before = first
 	}
 	return cuts, names, nil
+}
+
+// between returns the shortest text that is after one name and not after another. The catalogue keeps it, so it
+// should not be a name: names may be erased.
+func between(before, name string) string {
+	n := 0
+	for n < min(len(before), len(name)) && before[n] == name[n] {
+		n++
+	}
+	return name[:min(n+1, len(name))]
 }
 
 // list lists a range. What an earlier attempt has planned is known.
