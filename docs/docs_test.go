@@ -60,7 +60,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	if err != nil || len(pages) < 6 {
 		t.Fatalf("%d pages, %v", len(pages), err)
 	}
-	for _, name := range []string{"../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../CHANGELOG.md"} {
+	for _, name := range []string{"../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../CHANGELOG.md", "../examples/README.md"} {
 		if _, err := os.Stat(name); err == nil {
 			pages = append(pages, name)
 		}
