@@ -18,7 +18,7 @@ import (
 // estimating holds the flags of an estimate, which makes no plan.
 type estimating struct {
 	dry     bool
-	prices  string
+	prices  prices
 	rate    string
 	workers int
 	jobs    int
@@ -26,7 +26,7 @@ type estimating struct {
 
 func (e *estimating) flags(fs *pflag.FlagSet) {
 	fs.BoolVarP(&e.dry, "dry-run", "n", false, "record nothing; print the size of the plan and the cost of packing")
-	fs.StringVar(&e.prices, "prices", "", "with --dry-run: JSON file with your prices (default Amazon's list prices)")
+	e.prices.flag(fs)
 	fs.StringVar(&e.rate, "rate", "", "with --dry-run: print the time at this rate: 400MB/s, or measured, which reads a sample")
 	fs.IntVar(&e.workers, "workers", 1, "with --rate measured: number of workers")
 	fs.IntVarP(&e.jobs, "jobs", "j", 16, "with --rate measured: objects to read at once")
@@ -59,29 +59,53 @@ func (e *estimating) check(fs *pflag.FlagSet) (rate float64, err error) {
 
 const measured = "measured"
 
-func (e *estimating) table() (fleet.Prices, error) {
-	if e.prices == "" {
+// prices is the name of a file with prices.
+type prices string
+
+func (file *prices) flag(fs *pflag.FlagSet) {
+	fs.StringVar((*string)(file), "prices", "", "with --dry-run: JSON file with your prices (default Amazon's list prices)")
+}
+
+func (file prices) table() (fleet.Prices, error) {
+	if file == "" {
 		return fleet.ListPrices(), nil
 	}
-	f, err := os.Open(e.prices)
+	f, err := os.Open(string(file))
 	if err != nil {
 		return fleet.Prices{}, err
 	}
 	defer f.Close()
 	p, err := fleet.ReadPrices(f)
 	if err != nil {
-		return p, fmt.Errorf("%s: %w", format.Escape(e.prices), err)
+		return p, fmt.Errorf("%s: %w", format.Escape(string(file)), err)
 	}
 	if p.Name == "" {
-		p.Name = e.prices
+		p.Name = string(file)
 	}
 	return p, nil
 }
 
+// lineCost prints a line of an estimate.
+func (a *app) lineCost(what, is string, args ...any) {
+	fmt.Fprintf(a.out, "  %-10s %s\n", what, fmt.Sprintf(is, args...))
+}
+
+// lineRequests prints requests and what they cost, for the verb called what.
+func (a *app) lineRequests(r fleet.Requests, what string, prices fleet.Prices, cost fleet.Cost) {
+	a.lineCost("requests", "%s LIST, %s GET, %s PUT, %s COPY", thousands(r.List), thousands(r.Get), thousands(r.Put), thousands(r.Copy))
+	more := ""
+	if cost.Out > 0 {
+		more = ", and " + money(prices, cost.Out) + " for egress"
+	}
+	a.lineCost(what, "%s for the requests%s", money(prices, cost.Requests), more)
+}
+
+func money(p fleet.Prices, x float64) string { return p.Currency + " " + fmt.Sprintf("%.2f", x) }
+
 // estimate prints the estimated result of a plan. It does not require a
 // catalogue.
 func (a *app) estimate(ctx context.Context, s fleet.Spec, o estimating, rate float64) error {
-	prices, err := o.table()
+	prices, err := o.prices.table()
 	if err != nil {
 		return err
 	}
@@ -147,19 +171,12 @@ func (a *app) tellEstimate(e fleet.Estimate, prices fleet.Prices, o estimating, 
 	j.Hours = e.Hours(rate)
 	a.tell(j, func() {
 		a.linePlanned(e.Planned, "would be new")
-		line := func(what, is string, args ...any) { fmt.Fprintf(a.out, "  %-10s %s\n", what, fmt.Sprintf(is, args...)) }
+		line, money := a.lineCost, func(x float64) string { return money(prices, x) }
 		if e.Copied.Objects > 0 {
 			line("copied", "%s, %s copied by the server itself", count(e.Copied.Objects, "object"), a.humanSize(e.Copied.Bytes))
 		}
 		line("read", "%s, %s through the workers", count(e.Small.Objects, "object"), a.humanSize(e.Through))
-		r := e.Requests
-		line("requests", "%s LIST, %s GET, %s PUT, %s COPY", thousands(r.List), thousands(r.Get), thousands(r.Put), thousands(r.Copy))
-		money := func(x float64) string { return prices.Currency + " " + fmt.Sprintf("%.2f", x) }
-		more := ""
-		if cost.Out > 0 {
-			more = ", and " + money(cost.Out) + " for egress"
-		}
-		line("packing", "%s for the requests%s", money(cost.Requests), more)
+		a.lineRequests(e.Requests, "packing", prices, cost)
 		line("keeping", "%s a month", money(cost.Month))
 		line("reading", "everything once: %s with %s GETs as objects, %s with %s as archives", money(cost.ReadBefore), thousands(e.ReadBefore), money(cost.ReadAfter), thousands(e.ReadAfter))
 		line("prices", "%s", format.Escape(prices.Name))

@@ -26,6 +26,7 @@ func (a *app) fleetRetireCommand() *cobra.Command {
 	var bytes sizeFlag
 	var without []string
 	var log string
+	var priced prices
 	cmd := &cobra.Command{
 		Use:   "retire [PLAN...]",
 		Short: "Delete originals whose packed files are proven",
@@ -60,6 +61,12 @@ refused.`,
 				return usage("--jobs: expected at least 1, found %d", o.Jobs)
 			case o.Workers < 1:
 				return usage("--workers: expected at least 1, found %d", o.Workers)
+			case priced != "" && !o.DryRun:
+				return usage("--prices needs --dry-run")
+			}
+			table, err := priced.table()
+			if err != nil {
+				return err
 			}
 			for _, word := range without {
 				why := fleet.Reason(strings.ReplaceAll(word, "-", " "))
@@ -69,11 +76,12 @@ refused.`,
 				o.Without = append(o.Without, why)
 			}
 			o.LimitBytes = int64(bytes)
-			return a.fleetRetire(ctx, f, names, o, log)
+			return a.fleetRetire(ctx, f, names, o, table, log)
 		}),
 	}
 	fs := cmd.Flags()
 	fs.BoolVarP(&o.DryRun, "dry-run", "n", false, "prove everything, but only print what would be deleted")
+	priced.flag(fs)
 	fs.DurationVar(&o.OlderThan, "older-than", 0, "only originals packed at least this long ago: 720h")
 	fs.Int64Var(&o.Limit, "limit", 0, "delete at most this many objects")
 	fs.Var(&bytes, "limit-bytes", "delete at most this much content: 1TB")
@@ -122,9 +130,13 @@ type retiredSumJSON struct {
 	Proven   map[string]int64 `json:"proven"`
 	Left     map[string]int64 `json:"left"`
 	Limited  bool             `json:"limited,omitempty"`
+
+	Requests *fleet.Requests    `json:"requests,omitempty"`
+	Prices   *fleet.Prices      `json:"prices,omitempty"`
+	Cost     map[string]float64 `json:"cost,omitempty"`
 }
 
-func (a *app) fleetRetire(ctx context.Context, f fleet.Fleet, names []string, o fleet.RetireOptions, log string) error {
+func (a *app) fleetRetire(ctx context.Context, f fleet.Fleet, names []string, o fleet.RetireOptions, table fleet.Prices, log string) error {
 	faulty := false
 	limit, limitBytes, retired, bytes := o.Limit, o.LimitBytes, int64(0), int64(0)
 	err := a.plansNamed(ctx, f.Book, names, func(p fleet.Plan) error {
@@ -153,7 +165,17 @@ func (a *app) fleetRetire(ctx context.Context, f fleet.Fleet, names []string, o 
 			err = errors.Join(err, a.tellRetired(ctx, f, p, done, log))
 		}
 		faulty = a.tellKept(p, done) || faulty
-		a.tell(asRetiredSum(p, done, o.DryRun), func() { a.lineRetired(p, done, o.DryRun) })
+		sum, cost := asRetiredSum(p, done, o.DryRun), table.Cost(done.Estimate())
+		if o.DryRun {
+			sum.Requests, sum.Prices, sum.Cost = &done.Requests, &table, map[string]float64{"requests": cost.Requests, "out": cost.Out, "month": cost.Month}
+		}
+		a.tell(sum, func() {
+			if a.lineRetired(p, done, o.DryRun); o.DryRun && done.Requests != (fleet.Requests{}) {
+				a.lineRequests(done.Requests, "retiring", table, cost)
+				a.lineCost("saving", "%s a month, which the originals cost", money(table, cost.Month))
+				a.lineCost("prices", "%s", format.Escape(table.Name))
+			}
+		})
 		return err
 	})
 	return cmp.Or(err, answer(faulty))
@@ -233,7 +255,8 @@ func (a *app) tellKept(p fleet.Plan, done fleet.Retired) (faulty bool) {
 }
 
 func asRetiredSum(p fleet.Plan, done fleet.Retired, dry bool) retiredSumJSON {
-	j := retiredSumJSON{p.Name, done.Run, done.Earlier, done.Objects, done.Bytes, dry, done.Finished, done.Proven, map[string]int64{}, done.Limited}
+	j := retiredSumJSON{Plan: p.Name, Run: done.Run, Earlier: done.Earlier, Objects: done.Objects, Bytes: done.Bytes, DryRun: dry, Finished: done.Finished,
+		Proven: done.Proven, Left: map[string]int64{}, Limited: done.Limited}
 	for why, n := range done.Left {
 		j.Left[joined(string(why))] = n
 	}

@@ -23,6 +23,7 @@ import (
 const (
 	keysListed = 1000    // by one request
 	readAtOnce = 4 << 20 // bytes of an archive read by one request, when much of it is read
+	readBack   = 1 << 20 // the same, when a retirement compares it
 	gigabyte   = 1 << 30 // the unit in which services count storage
 )
 
@@ -34,6 +35,7 @@ var (
 	perChunk   = Requests{List: 2, Get: 14, Put: 2}
 	perPart    = Requests{List: 4, Get: 29, Put: 8}
 	perArchive = Requests{List: 3, Get: 30, Put: 12} // of parts
+	perRange   = Requests{List: 10, Get: 30, Put: 10} // of originals to retire
 )
 
 // Requests are counted in the way in which services charge for them.
@@ -227,6 +229,43 @@ func (s *summer) chunk(bytes int64) {
 	s.e.kept += bytes
 	s.e.ReadAfter += max(1, (bytes+readAtOnce-1)/readAtOnce)
 	s.sent, s.copied = 0, 0
+}
+
+// estimate counts the requests of a range of originals, and what is no longer kept in a bucket after it. No service
+// charges for a deletion.
+func (r *Retired) estimate(all []*original, archivesFar bool) {
+	read := map[int64]int64{} // of archives
+	for _, x := range all {
+		far := !x.st.Can().Near
+		if far {
+			r.Requests.Get++
+		}
+		if far && x.sum.Part > 0 {
+			r.Requests.Get++
+		}
+		if x.by != "" && archivesFar {
+			read[x.Archive] += x.Size
+		}
+		if far && x.by == "bytes" {
+			r.Requests.Get += (x.Size + rereadBlock - 1) / rereadBlock
+			r.Read += x.Size
+		}
+		if far && x.why == "" {
+			if r.Freed += x.Size; store.Scheme(storekit.AddressOf(x.st, x.name)) == "gs" {
+				r.Requests.Get++ // for the conditions of the deletion
+			}
+		}
+	}
+	for _, n := range read {
+		r.Requests.Get += (n + readBack - 1) / readBack
+		r.Read += n
+	}
+	r.Requests.add(perRange)
+}
+
+// Estimate is what a retirement takes, and what it saves, in terms of costs.
+func (r Retired) Estimate() Estimate {
+	return Estimate{Requests: r.Requests, kept: r.Freed, out: r.Read}
 }
 
 // Prices are the prices of a service.

@@ -205,3 +205,30 @@ func TestPricesAreReadStrictly(t *testing.T) {
 		t.Error("an infinite price is believed")
 	}
 }
+
+// TestADryRunSaysWhatARetirementTakes compares it with the requests of the retirement.
+func TestADryRunSaysWhatARetirementTakes(t *testing.T) {
+	testkit.Serial(t)
+	s := newSite(t)
+	s.some(1000, 60_000)
+	s.put("parts", 3<<20)
+	s.S3.PutParts("from", "parts", s.Want["parts"], 2<<20)
+	s.put("left", 1000)
+	large := spec
+	large.ChunkSize = 20e6
+	s.packs(large)
+	s.S3.Describe("from", "left", map[string]string{"X-Amz-Tagging-Count": "1"})
+	dry := s.retire(RetireOptions{DryRun: true})
+	s.S3.Took()
+	s.retire(RetireOptions{})
+	took, e := s.took(), dry.Estimate()
+	near := func(a, b int64) bool { return a >= b-b/10-1 && a <= b+b/10+1 }
+	if !near(took.Get, e.Requests.Get) || !near(took.Put, e.Requests.Put) || !near(took.List, e.Requests.List) || dry.Left[Tags] != 1 {
+		t.Errorf("took %+v, expected %+v", took, e.Requests)
+	}
+	prices := Prices{Currency: "X", PerGBMonth: gigabyte, PerGBOut: 2 * gigabyte}
+	prices.Per1000.Get = 1000
+	if cost := prices.Cost(e); cost.Month != float64(dry.Bytes) || cost.Out != 2*float64(dry.Bytes) || cost.Requests != float64(e.Requests.Get) {
+		t.Errorf("%+v of %d bytes and %+v", cost, dry.Bytes, e.Requests)
+	}
+}

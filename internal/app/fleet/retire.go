@@ -123,6 +123,10 @@ type Retired struct {
 	Left     map[Reason]int64 `json:"left"`
 	Kept     []Keeping        `json:"kept,omitempty"` // those that were checked and left, at most mostKept of a range
 	Limited  bool             `json:"limited"`        // there is more, beyond the limit
+	// Requests, and the bytes Read from buckets and Freed there, are those of Estimate.
+	Requests Requests `json:"requests"`
+	Read     int64    `json:"read"`
+	Freed    int64    `json:"freed"`
 	// Window is the longest time between the last look at an original and its removal.
 	Window time.Duration `json:"window_ns"`
 }
@@ -140,6 +144,9 @@ func (r *Retired) add(x Retired) {
 		r.Left[why] += n
 	}
 	r.Kept = append(r.Kept, x.Kept[:min(len(x.Kept), mostKept-min(len(r.Kept), mostKept))]...)
+	r.Requests.add(x.Requests)
+	r.Read += x.Read
+	r.Freed += x.Freed
 	r.Window = max(r.Window, x.Window)
 }
 
