@@ -192,6 +192,11 @@ type ObjectAbilities struct {
 	// its headers lacks that: any of "tags", "storage class", "redirect" and "lock". It returns what
 	// came with a read or with Headers.
 	Unkept func() []string
+
+	// Shared reports whether the service keeps a list with the object, which lets others than its owner
+	// read or change it. It sends a request, unless objects have no such lists there. If the service refuses
+	// to tell, the error wraps [fs.ErrPermission].
+	Shared func(ctx context.Context) (bool, error)
 }
 
 // A Sum is a checksum of an object.

@@ -71,7 +71,7 @@ refused.`,
 			for _, word := range without {
 				why := fleet.Reason(strings.ReplaceAll(word, "-", " "))
 				if !slices.Contains(fleet.Unkept, why) {
-					return usage("--without: expected headers, tags, storage-class, redirect or lock, found %q", word)
+					return usage("--without: expected headers, tags, storage-class, redirect, lock or acl, found %q", word)
 				}
 				o.Without = append(o.Without, why)
 			}
@@ -86,7 +86,7 @@ refused.`,
 	fs.Int64Var(&o.Limit, "limit", 0, "delete at most this many objects")
 	fs.Var(&bytes, "limit-bytes", "delete at most this much content: 1TB")
 	fs.BoolVar(&o.NoReread, "no-reread", false, "keep originals without a checksum instead of reading them again")
-	fs.StringSliceVar(&without, "without", nil, "also delete originals that have these, which archives do not keep: headers,tags,storage-class,redirect,lock")
+	fs.StringSliceVar(&without, "without", nil, "also delete originals that have these, which archives do not keep: headers,tags,storage-class,redirect,lock,acl")
 	fs.IntVar(&o.Workers, "workers", 1, "ranges of originals to prove and delete at once")
 	fs.IntVarP(&o.Jobs, "jobs", "j", 0, "originals of a range to look up or delete at once (default 32)")
 	fs.BoolVar(&o.Unconditional, "unconditional", false, "also delete where the service ignores the condition of a deletion: an object that is written meanwhile is lost")
@@ -229,8 +229,12 @@ func (a *app) tellRetired(ctx context.Context, f fleet.Fleet, p fleet.Plan, done
 
 // tellKept prints originals that stay for a reason that needs a person's attention, and reports whether there are any.
 func (a *app) tellKept(p fleet.Plan, done fleet.Retired) (faulty bool) {
-	broken, damaged := map[string]bool{}, false
+	broken, damaged, unknown := map[string]bool{}, false, false
 	for _, k := range done.Kept {
+		if k.Why == fleet.ACL && k.Note != "" && !unknown {
+			a.warn("%s: %s: originals stay, or say --without acl: %s", format.Escape(p.Name), k.Why, printable(k.Note))
+			unknown = true
+		}
 		if !k.Why.Fault() {
 			continue
 		}

@@ -86,6 +86,7 @@ type Store struct {
 	tries int // of a request
 
 	noCopies atomic.Bool // the server has shown that it does not copy parts
+	lists    lists
 }
 
 // Open returns the store and the object's name for an s3:// or gs:// address. It can be passed to

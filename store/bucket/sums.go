@@ -60,7 +60,11 @@ func isWhole(contentRange string) bool {
 
 // Can returns the abilities of an object, including its checksums and headers.
 func (o *object) Can() store.ObjectAbilities {
-	return store.ObjectAbilities{ReadEnd: o.ReadEnd, Sums: o.sums, Headers: o.headers, Unkept: o.Object.Can().Unkept}
+	can := store.ObjectAbilities{ReadEnd: o.ReadEnd, Sums: o.sums, Headers: o.headers, Unkept: o.Object.Can().Unkept}
+	if o.st.where.google == nil {
+		can.Shared = o.shared
+	}
+	return can
 }
 
 // sums returns the checksums that came with a read. If there were none, or the object was

@@ -41,6 +41,7 @@ const (
 	StorageClass    Reason = "storage class"    // it has another one than usual
 	Redirect        Reason = "redirect"         // of a website
 	Lock            Reason = "lock"             // it must be kept
+	ACL             Reason = "acl"              // others than its owner may read or change it, or who may is unknown
 	OriginalGone    Reason = "original gone"    // it does not exist, and was not retired
 	Moved           Reason = "moved"            // its file was packed or rewritten meanwhile
 	Refused         Reason = "refused"          // its service refuses to show or remove it
@@ -51,7 +52,7 @@ const (
 )
 
 // Unkept are the reasons to leave originals with something that their archive does not keep.
-var Unkept = []Reason{Headers, Tags, StorageClass, Redirect, Lock}
+var Unkept = []Reason{Headers, Tags, StorageClass, Redirect, Lock, ACL}
 
 // Fault reports whether a reason needs a person's attention.
 func (r Reason) Fault() bool {

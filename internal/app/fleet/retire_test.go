@@ -567,6 +567,35 @@ func TestWhatArchivesDoNotKeepStays(t *testing.T) {
 	s.wantOnly("held", "locked", "page")
 }
 
+// TestOriginalsThatOthersMayReadStay has lists of access that are read, and then some that must not be read.
+func TestOriginalsThatOthersMayReadStay(t *testing.T) {
+	testkit.Serial(t)
+	s := newSite(t)
+	for _, name := range []string{"own", "shared", "secret"} {
+		s.put(name, 1000)
+	}
+	s.packs(spec)
+	s.S3.Ownership, s.S3.Grants = "ObjectWriter", map[string]string{"shared": "<Grant><Grantee><URI>AllUsers</URI></Grantee><Permission>READ</Permission></Grant>"}
+	if did := s.retire(RetireOptions{}); did.Objects != 2 || did.kept["shared"].Why != ACL || did.kept["shared"].Note != "" {
+		t.Errorf("%+v", did.Retired)
+	}
+	s.wantOnly("shared")
+	s.S3.Ownership, s.S3.Grants["shared"] = "AccessDenied", "AccessDenied"
+	if did := s.retire(RetireOptions{}); did.Left[ACL] != 1 || !strings.Contains(did.kept["shared"].Note, "s3:GetObjectAcl") || ACL.Fault() {
+		t.Errorf("%+v", did.Retired)
+	}
+	s.S3.Took()
+	if did := s.retire(RetireOptions{Without: []Reason{ACL}}); did.Objects != 1 {
+		t.Errorf("%+v", did.Retired)
+	}
+	for _, r := range s.S3.Took() {
+		if strings.Contains(r, "acl") || strings.Contains(r, "ownership") {
+			t.Error(r)
+		}
+	}
+	s.wantOnly()
+}
+
 // TestARetirementTakesTwoRequestsForEachOriginal counts all requests, also those of the catalogue.
 func TestARetirementTakesTwoRequestsForEachOriginal(t *testing.T) {
 	testkit.Serial(t)

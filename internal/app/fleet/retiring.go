@@ -204,6 +204,15 @@ func (t *retirement) ask(ctx context.Context, x *original) error {
 			return nil
 		}
 	}
+	if can.Shared != nil && !slices.Contains(t.a.Without, ACL) {
+		shared, err := can.Shared(ctx)
+		if shared || errors.Is(err, fs.ErrPermission) {
+			x.leave(ACL, err)
+			return nil
+		} else if err != nil {
+			return x.amiss(ctx, err)
+		}
+	}
 	if x.Size > 0 {
 		if x.sum, x.has, err = pack.SumOf(ctx, o); err != nil {
 			return x.amiss(ctx, err)

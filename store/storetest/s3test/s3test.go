@@ -72,6 +72,12 @@ type Server struct {
 	// checksums.
 	Encrypts bool
 
+	// Ownership is that of the objects of all buckets, which have no lists of access if it is
+	// BucketOwnerEnforced, the default. If it is an error code, the server answers that instead.
+	// Grants are what the lists have besides the owner, by key.
+	Ownership string
+	Grants    map[string]string
+
 	// Page is the largest number of keys in a listing; 0 means 1000.
 	Page int
 
@@ -305,7 +311,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // statuses has the status of each error code, unless it is 403.
 var statuses = map[string]int{
 	"AuthenticationRequired": 401, "PreconditionFailed": 412, "InvalidRange": 416, "NotImplemented": 501, "MethodNotAllowed": 405,
-	"NoSuchBucket": 404, "NoSuchKey": 404, "NoSuchUpload": 404, "AuthorizationHeaderMalformed": 400, "BadDigest": 400, "IncompleteBody": 400,
+	"NoSuchBucket": 404, "OwnershipControlsNotFoundError": 404, "NoSuchKey": 404, "NoSuchUpload": 404, "AuthorizationHeaderMalformed": 400, "BadDigest": 400, "IncompleteBody": 400,
 	"InvalidArgument": 400, "MalformedXML": 400, "InvalidPart": 400, "InvalidPartOrder": 400, "EntityTooSmall": 400,
 }
 
@@ -349,8 +355,23 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, now time.Time) (c
 		return s.list(w, objs, q)
 	case key == "" && r.Method == http.MethodGet && q.Has("uploads"):
 		return s.listUploads(w, bucket, q)
+	case key == "" && q.Has("ownershipControls"):
+		is := cmp.Or(s.Ownership, "BucketOwnerEnforced")
+		if statuses[is] != 0 || is == "AccessDenied" {
+			return is
+		}
+		answer(w, "OwnershipControls", "<Rule><ObjectOwnership>"+is+"</ObjectOwnership></Rule>")
 	case key == "":
 		return "NotImplemented"
+	case r.Method == http.MethodGet && q.Has("acl"):
+		switch grant := s.Grants[key]; {
+		case objs[key] == nil:
+			return "NoSuchKey"
+		case statuses[grant] != 0 || grant == "AccessDenied":
+			return grant
+		default:
+			answer(w, "AccessControlPolicy", "<Owner><ID>me</ID></Owner><AccessControlList><Grant><Grantee><ID>me</ID></Grantee><Permission>FULL_CONTROL</Permission></Grant>"+grant+"</AccessControlList>")
+		}
 	case !q.Has("uploadId") && (r.Method == http.MethodGet || r.Method == http.MethodHead):
 		return s.get(w, r, objs[key])
 	case r.Method == http.MethodPost && q.Has("uploads"):
