@@ -113,6 +113,10 @@ type Abilities struct {
 	// ignores the condition deletes any version, so programs must try it first.
 	RemoveIf func(ctx context.Context, info Info) error
 
+	// RemoveMany is like RemoveIf for up to 1000 objects, by one request. errs says what became of each; it is
+	// nil for one that is removed. After an error of the request itself, any of them may be removed.
+	RemoveMany func(ctx context.Context, infos []Info) (errs []error, err error)
+
 	// Amend opens an object for changes in place, for one Amendment at a time. If the object
 	// cannot be changed, the error wraps [errors.ErrUnsupported].
 	Amend func(ctx context.Context, name string) (Amendment, error)

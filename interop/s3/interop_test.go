@@ -17,6 +17,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
@@ -30,7 +33,7 @@ import (
 )
 
 // server starts one and returns its address and the folder of its buckets.
-func server(t *testing.T) (endpoint, dir string) {
+func server(t *testing.T, flags ...string) (endpoint, dir string) {
 	t.Helper()
 	program := testkit.Needs(t, "HOLDALL_S3_SERVER")
 	dir = t.TempDir()
@@ -39,7 +42,8 @@ func server(t *testing.T) (endpoint, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop, err := testkit.Start(exec.Command(program, "--port", addr, "--access", s3test.AccessKey, "--secret", s3test.Secret, "--quiet", "posix", "--sidecar", sidecar, dir), addr)
+	args := append([]string{"--port", addr, "--access", s3test.AccessKey, "--secret", s3test.Secret, "--quiet", "posix", "--sidecar", sidecar}, flags...)
+	stop, err := testkit.Start(exec.Command(program, append(args, dir)...), addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,5 +339,74 @@ func TestOddKeysAreNotTakenForOthers(t *testing.T) {
 			t.Errorf("%q is read", name)
 		}
 		t.Logf("%q: %v", name, err)
+	}
+}
+
+// TestOlderVersionsStay removes objects of a bucket that keeps versions, alone and by one request for many.
+func TestOlderVersionsStay(t *testing.T) {
+	endpoint, dir := server(t, "--versioning-dir", t.TempDir())
+	s3test.Setenv(t, endpoint)
+	st := at(t, dir, "versions")
+	client, err := minio.New(strings.TrimPrefix(endpoint, "http://"), &minio.Options{Creds: credentials.NewStaticV4(s3test.AccessKey, s3test.Secret, "")})
+	if err == nil {
+		err = client.EnableVersioning(t.Context(), "versions")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var infos []store.Info
+	for _, name := range []string{"alone", "a&b", "c"} {
+		if err := storetest.Put(t.Context(), st, name, []byte(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for info, err := range st.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		infos = append(infos, info)
+	}
+	other := infos[0]
+	other.Version = `"00000000000000000000000000000000"`
+	if err := st.RemoveIf(t.Context(), other); !errors.Is(err, store.ErrChanged) {
+		t.Errorf("another version: %v", err)
+	}
+	if err := st.RemoveIf(t.Context(), infos[1]); err != nil {
+		t.Error(err)
+	}
+	if errs, err := st.Can().RemoveMany(t.Context(), []store.Info{infos[0], infos[2]}); err != nil || errors.Join(errs...) != nil {
+		t.Errorf("%v, %v", errs, err)
+	}
+	versions, markers := 0, 0
+	for o := range client.ListObjects(t.Context(), "versions", minio.ListObjectsOptions{WithVersions: true, Recursive: true}) {
+		switch {
+		case o.Err != nil:
+			t.Fatal(o.Err)
+		case o.IsDeleteMarker:
+			markers++
+		default:
+			versions++
+		}
+	}
+	if versions != 3 || markers != 3 {
+		t.Errorf("%d versions and %d markers of deletions, expected 3 each", versions, markers)
+	}
+}
+
+// The server keeps no lists of access.
+func TestNobodyElseMayRead(t *testing.T) {
+	endpoint, dir := server(t)
+	s3test.Setenv(t, endpoint)
+	st := at(t, dir, "lists")
+	if err := storetest.Put(t.Context(), st, "x", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	o, err := st.Open(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	if shared, err := o.Can().Shared(t.Context()); shared || err != nil {
+		t.Errorf("%v, %v", shared, err)
 	}
 }

@@ -2,11 +2,14 @@ package bucket
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -89,5 +92,85 @@ func TestAnAnswerThatIsNoListOfAccess(t *testing.T) {
 	}
 	if is, err := shared("x"); is || err == nil || busy != 2 {
 		t.Errorf("%v, %v after %d requests", is, err, busy)
+	}
+}
+
+// TestManyAreRemovedByOneRequest removes objects that are there, are not, are others, or have odd keys.
+func TestManyAreRemovedByOneRequest(t *testing.T) {
+	quiet(t)
+	s := s3test.New("bucket")
+	st := serve(t, s, "dir/", Options{Tries: 2})
+	const other = `"00000000000000000000000000000000"`
+	var infos []store.Info
+	put := func(name string) {
+		s.Put("bucket", "dir/"+name, []byte("content of "+name))
+	}
+	for i := range 990 {
+		put(fmt.Sprint(i))
+	}
+	odd := []string{"a&b<c>\"d'", "é 語 +%2F", "line\nfeed", "changed", "bell\a", "none"}
+	for _, name := range odd[:5] {
+		put(name)
+	}
+	for info, err := range st.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Name == "changed" {
+			info.Version = other
+		}
+		infos = append(infos, info)
+	}
+	infos = append(infos, store.Info{Name: "none", Version: other}, store.Info{Name: "0"}, infos[0])
+	s.Took()
+	errs, err := st.removeMany(t.Context(), infos)
+	if took := s.Took(); err != nil || len(took) != 1 || len(errs) != len(infos) {
+		t.Fatalf("%v, %q", err, took)
+	}
+	for i, info := range infos {
+		want := map[string]error{"line\nfeed": fs.ErrInvalid, "bell\a": fs.ErrInvalid, "changed": store.ErrChanged, "none": fs.ErrNotExist}[info.Name]
+		if i >= 996 {
+			want = fs.ErrInvalid // without a version, or twice
+		}
+		if !errors.Is(errs[i], want) || want == nil && errs[i] != nil {
+			t.Errorf("%q: %v", info.Name, errs[i])
+		}
+	}
+	if left := s.Keys("bucket"); len(left) != 3 {
+		t.Errorf("%q", left)
+	}
+	if errs, err := st.removeMany(t.Context(), []store.Info{{Name: "../x", Version: other}}); err != nil || errs[0] == nil || len(s.Took()) != 0 {
+		t.Errorf("%v, %v", errs, err)
+	}
+}
+
+// TestWhatIsNotSaidToBeRemovedIsNot has answers that are cut off, wrong, or about something else.
+func TestWhatIsNotSaidToBeRemovedIsNot(t *testing.T) {
+	quiet(t)
+	for name, c := range map[string]struct {
+		status           int
+		body             string
+		fails, temporary bool
+	}{
+		"nothing":       {200, "<DeleteResult/>", false, false},
+		"another":       {200, "<DeleteResult><Deleted><Key>y</Key></Deleted></DeleteResult>", false, false},
+		"both":          {200, "<DeleteResult><Deleted><Key>x</Key></Deleted><Error><Key>x</Key><Code>InternalError</Code></Error></DeleteResult>", false, true},
+		"no result":     {200, "<ListBucketResult><Deleted><Key>x</Key></Deleted></ListBucketResult>", true, false},
+		"no XML":        {200, "", true, false},
+		"not supported": {501, "<Error><Code>NotImplemented</Code></Error>", true, false},
+		"refused":       {403, "<Error><Code>AccessDenied</Code></Error>", true, false},
+		"busy":          {503, "<Error><Code>SlowDown</Code></Error>", true, true},
+	} {
+		s := s3test.New("bucket")
+		st := serve(t, s, "", Options{Tries: 2})
+		s.Hook = func(w http.ResponseWriter, r *http.Request) bool {
+			w.WriteHeader(c.status)
+			_, _ = w.Write([]byte(c.body))
+			return true
+		}
+		errs, err := st.removeMany(t.Context(), []store.Info{{Name: "x", Version: `"1"`}})
+		if (err != nil) != c.fails || errs[0] == nil || c.temporary != storekit.Temporary(errors.Join(err, errs[0])) {
+			t.Errorf("%s: %v, %v", name, errs, err)
+		}
 	}
 }

@@ -229,8 +229,12 @@ func (st *Store) Address(name string) string {
 
 // Can returns the abilities of buckets.
 func (st *Store) Can() store.Abilities {
-	return store.Abilities{Address: st.Address, List: st.List, ListFrom: st.ListFrom, Level: st.Level, OpenAs: st.OpenAs, OpenGrowing: st.OpenGrowing, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs, RemoveIf: st.RemoveIf,
+	can := store.Abilities{Address: st.Address, List: st.List, ListFrom: st.ListFrom, Level: st.Level, OpenAs: st.OpenAs, OpenGrowing: st.OpenGrowing, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs, RemoveIf: st.RemoveIf,
 		Unfinished: st.Unfinished, CopiesFrom: st.CopiesFrom}
+	if st.where.google == nil {
+		can.RemoveMany = st.removeMany
+	}
+	return can
 }
 
 // Open returns the object called name. It sends no request.

@@ -34,8 +34,8 @@ const (
 var (
 	perChunk   = Requests{List: 2, Get: 14, Put: 2}
 	perPart    = Requests{List: 4, Get: 29, Put: 8}
-	perArchive = Requests{List: 3, Get: 30, Put: 12} // of parts
-	perRange   = Requests{List: 10, Get: 30, Put: 10} // of originals to retire
+	perArchive = Requests{List: 3, Get: 30, Put: 12}  // of parts
+	perRange   = Requests{List: 10, Get: 32, Put: 11} // of originals to retire
 )
 
 // Requests are counted in the way in which services charge for them.

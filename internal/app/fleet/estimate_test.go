@@ -31,7 +31,7 @@ func (s *site) took() (r Requests) {
 	for _, line := range s.S3.Took() {
 		method, at, _ := strings.Cut(line, " ")
 		switch {
-		case method == http.MethodDelete:
+		case method == http.MethodDelete, method == http.MethodPost && strings.Contains(at, "?delete"):
 		case method == http.MethodGet && (strings.Contains(at, "list-type=") || strings.Contains(at, "?") && strings.Contains(at, "uploads")):
 			r.List++
 		case method == http.MethodGet, method == http.MethodHead:

@@ -119,6 +119,38 @@ func (s side) mark(ctx context.Context, m book.Marker) (store.Info, error) {
 	})
 }
 
+// otherVersion is one that no marker has.
+const otherVersion = `"00000000000000000000000000000000"`
+
+// many reports whether a service deletes many objects by one request, and compares the version of each. It tries that
+// with a second marker, so that there is always one.
+func (s side) many(ctx context.Context, b *book.Book) (bool, error) {
+	remove := s.st.Can().RemoveMany
+	if remove == nil {
+		return false, nil
+	}
+	m := b.Marker()
+	s.begin += book.MarkersOf(m.Catalog)
+	info, err := s.mark(ctx, m)
+	if err != nil {
+		return false, err
+	}
+	other := info
+	other.Version = otherVersion
+	there := func() bool {
+		_, err := storekit.Briefly(s.st, info.Name).Info(ctx)
+		return err == nil
+	}
+	errs, err := remove(ctx, []store.Info{other})
+	if err == nil && errors.Is(errs[0], store.ErrChanged) && there() {
+		if errs, err = remove(ctx, []store.Info{info}); err == nil && errs[0] == nil && !there() {
+			return true, ctx.Err()
+		}
+	}
+	_ = storekit.Remove(ctx, s.st, info.Name) // it may be gone; left, it is a marker like any other
+	return false, ctx.Err()
+}
+
 // careless reports whether a service ignores the condition of a request that deletes. It tries to delete the
 // marker of the newest commit in another version.
 func (s side) careless(ctx context.Context, b *book.Book) (bool, error) {
@@ -131,7 +163,7 @@ func (s side) careless(ctx context.Context, b *book.Book) (bool, error) {
 		return false, err
 	}
 	name := info.Name
-	info.Version = `"00000000000000000000000000000000"`
+	info.Version = otherVersion
 	if err = storekit.RemoveIf(ctx, s.st, info); errors.Is(err, store.ErrChanged) {
 		return false, nil
 	}

@@ -193,6 +193,7 @@ type retireArgs struct {
 	NoReread bool     `json:"no_reread,omitempty"`
 	Without  []Reason `json:"without,omitempty"`
 	Careless bool     `json:"careless,omitempty"` // the service is
+	Many     bool     `json:"many,omitempty"`     // it compares the versions of many objects that one request deletes
 	DryRun   bool     `json:"dry_run,omitempty"`
 	Jobs     int      `json:"jobs"`
 }
@@ -223,6 +224,7 @@ type retirer struct {
 	done    Retired
 
 	careless bool // a service ignores the condition of a request which deletes
+	single   bool // a service does so if the request deletes many, or has no such requests
 
 	mu     sync.Mutex
 	failed map[string]error // the last errors of jobs here
@@ -402,7 +404,7 @@ func (r *retirer) jobs(ctx context.Context, ranges []retireArgs) ([]queue.Job, e
 	}
 	jobs := make([]queue.Job, len(ranges))
 	for i, a := range ranges {
-		a.Careless = r.careless
+		a.Careless, a.Many = r.careless, !r.careless && !r.single
 		jobs[i] = queue.Job{Plan: r.j.plan.Name, Kind: retireKind, Name: a.name(), Long: retireLong(a.Objects, a.Bytes)}
 		if jobs[i].Args, err = json.Marshal(a); err != nil {
 			return nil, err
@@ -430,6 +432,11 @@ func (r *retirer) ready(ctx context.Context) error {
 			return err
 		}
 		r.careless = r.careless || careless
+		many, err := all[i].many(ctx, r.f.Book)
+		if err != nil {
+			return err
+		}
+		r.single = r.single || !many
 	}
 	err := r.j.raise(ctx, r.f.Book, 0)
 	r.raised, r.marked = err == nil, true

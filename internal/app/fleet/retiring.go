@@ -407,7 +407,7 @@ func (t *retirement) remove(ctx context.Context, all []*original) error {
 		err = t.log(ctx, attempt, going)
 	}
 	if err == nil {
-		err = pipe.Each(ctx, pipe.All(going), t.a.Jobs, t.removeOne)
+		err = t.removeAll(ctx, going)
 	}
 	// Those that are there may be retired again. That they are not taken for deleted by their owner remains.
 	linger := those(all, func(x *original) bool { return x.leaving && x.sure && !x.gone })
@@ -471,15 +471,67 @@ func those(all []*original, is func(*original) bool) (some []*original) {
 // headers. Tests change it.
 var mostAsked = time.Minute
 
+// manyAtOnce is how many objects one request may delete.
+const manyAtOnce = 1000
+
+// removeAll removes originals, many by one request where a service does so safely. What is not removed like that,
+// for whatever reason, is removed alone.
+func (t *retirement) removeAll(ctx context.Context, going []*original) error {
+	for some := range slices.Chunk(going, manyAtOnce) {
+		if t.a.Many {
+			if err := t.removeMany(ctx, some); err != nil {
+				return err
+			}
+			some = those(some, func(x *original) bool { return !x.gone && x.why == "" })
+		}
+		if err := pipe.Each(ctx, pipe.All(some), t.a.Jobs, t.removeOne); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *retirement) removeMany(ctx context.Context, some []*original) error {
+	err := pipe.Each(ctx, pipe.All(some), t.a.Jobs, t.askAgain)
+	if err != nil {
+		return err
+	}
+	for _, o := range t.j.origins {
+		mine := those(some, func(x *original) bool { return x.st == o.st && x.why == "" && !x.gone })
+		remove := o.st.Can().RemoveMany
+		if remove == nil || len(mine) < 2 {
+			continue
+		}
+		infos := make([]store.Info, len(mine))
+		for i, x := range mine {
+			x.sure = false
+			infos[i] = x.info()
+		}
+		errs, err := remove(ctx, infos)
+		for i, x := range mine {
+			if x.gone = err == nil && errs[i] == nil; x.gone {
+				x.took = time.Now().Round(0).Sub(x.asked)
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// askAgain asks for an original again if the answer is old.
+func (t *retirement) askAgain(ctx context.Context, x *original) error {
+	if time.Now().Round(0).Sub(x.asked) <= mostAsked {
+		return nil
+	}
+	return t.ask(ctx, x)
+}
+
 func (t *retirement) removeOne(ctx context.Context, x *original) error {
 	remove := storekit.RemoveIf
 	if t.a.Careless {
 		remove = storekit.RemoveAs
 	}
-	if time.Now().Round(0).Sub(x.asked) > mostAsked {
-		if err := t.ask(ctx, x); err != nil || x.why != "" {
-			return err
-		}
+	if err := t.askAgain(ctx, x); err != nil || x.why != "" {
+		return err
 	}
 	x.sure = false
 	info := x.info()

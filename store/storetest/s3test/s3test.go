@@ -78,6 +78,13 @@ type Server struct {
 	Ownership string
 	Grants    map[string]string
 
+	// Many says how the server deletes many objects by one request: "" if it compares their versions,
+	// "careless" if it does not, or an error code.
+	Many string
+
+	// Versions makes the server keep the objects that are deleted, unless a request names a version.
+	Versions bool
+
 	// Page is the largest number of keys in a listing; 0 means 1000.
 	Page int
 
@@ -87,6 +94,7 @@ type Server struct {
 	reqs    []string
 	last    int
 	written int // objects
+	older   []string
 }
 
 type object struct {
@@ -361,6 +369,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, now time.Time) (c
 			return is
 		}
 		answer(w, "OwnershipControls", "<Rule><ObjectOwnership>"+is+"</ObjectOwnership></Rule>")
+	case key == "" && r.Method == http.MethodPost && q.Has("delete") && !s.Google:
+		return s.removeMany(w, bucket, body)
 	case key == "":
 		return "NotImplemented"
 	case r.Method == http.MethodGet && q.Has("acl"):
@@ -392,7 +402,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, now time.Time) (c
 		if s.another(r, objs[key]) {
 			return "PreconditionFailed"
 		}
-		delete(objs, key)
+		s.remove(bucket, key, q.Get("versionId"))
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		return "MethodNotAllowed"
@@ -404,6 +414,53 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, now time.Time) (c
 func answer(w http.ResponseWriter, name, inner string) {
 	w.Header().Set("Content-Type", "application/xml")
 	fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><%s xmlns="http://s3.amazonaws.com/doc/2006-03-01/">%s</%s>`, name, inner, name)
+}
+
+// remove deletes an object. It becomes an older version, or the named one is deleted for good.
+func (s *Server) remove(bucket, key, version string) {
+	at := bucket + "/" + key
+	if o := s.buckets[bucket][key]; version == "" && o != nil && s.Versions {
+		s.older = append(s.older, at)
+	} else if i := slices.Index(s.older, at); version != "" && i >= 0 {
+		s.older = slices.Delete(s.older, i, i+1)
+	}
+	delete(s.buckets[bucket], key)
+}
+
+// Older returns what was deleted, as bucket/key, and is kept as older versions.
+func (s *Server) Older() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(slices.Values(s.older))
+}
+
+func (s *Server) removeMany(w http.ResponseWriter, bucket string, body []byte) (code string) {
+	var ask struct {
+		Object []struct{ Key, ETag, VersionId string }
+	}
+	if err := xml.Unmarshal(body, &ask); err != nil || len(ask.Object) > 1000 {
+		return "MalformedXML"
+	}
+	if statuses[s.Many] != 0 {
+		return s.Many
+	}
+	var said strings.Builder
+	for _, x := range ask.Object {
+		o, did := s.buckets[bucket][x.Key], "<Deleted><Key>%s</Key></Deleted>"
+		switch {
+		case s.Many == "" && x.ETag != "" && o == nil:
+			did = "<Error><Key>%s</Key><Code>NoSuchKey</Code></Error>"
+		case s.Many == "" && x.ETag != "" && o.etag != x.ETag:
+			did = "<Error><Key>%s</Key><Code>PreconditionFailed</Code></Error>"
+		default:
+			s.remove(bucket, x.Key, x.VersionId)
+		}
+		var key bytes.Buffer
+		_ = xml.EscapeText(&key, []byte(x.Key))
+		fmt.Fprintf(&said, did, key.String())
+	}
+	answer(w, "DeleteResult", said.String())
+	return ""
 }
 
 func (s *Server) get(w http.ResponseWriter, r *http.Request, o *object) (code string) {
