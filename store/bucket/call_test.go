@@ -1,8 +1,10 @@
 package bucket
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"strings"
@@ -173,4 +175,41 @@ func TestWhatIsNotSaidToBeRemovedIsNot(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, errs, err)
 		}
 	}
+}
+
+// An answerer answers every request with a document.
+type answerer []byte
+
+func (a answerer) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(a)), Request: r}, nil
+}
+
+// FuzzAnswers has any document as the answer to a request that removes, and to those about lists of access.
+func FuzzAnswers(f *testing.F) {
+	s3test.Setenv(f, "http://127.0.0.1:1")
+	for _, doc := range []string{
+		"<DeleteResult><Deleted><Key>x</Key></Deleted><Error><Key>y</Key><Code>PreconditionFailed</Code></Error></DeleteResult>",
+		"<OwnershipControls><Rule><ObjectOwnership>BucketOwnerEnforced</ObjectOwnership></Rule></OwnershipControls>",
+		"<AccessControlPolicy><Owner><ID>me</ID></Owner><AccessControlList><Grant><Grantee><ID>me</ID></Grantee><Permission>FULL_CONTROL</Permission></Grant></AccessControlList></AccessControlPolicy>",
+		"", "<a", "&#0;",
+	} {
+		f.Add([]byte(doc))
+	}
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		st, err := New("bucket", "", Options{Client: &http.Client{Transport: answerer(doc)}, Tries: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		errs, err := st.removeMany(t.Context(), []store.Info{{Name: "x", Version: `"1"`}, {Name: "y", Version: `"2"`}})
+		if err == nil && (errs[0] == nil || errs[1] == nil) && !bytes.Contains(doc, []byte("Deleted")) {
+			t.Errorf("removed: %v", errs)
+		}
+		o, err := st.Open(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if shared, err := o.Can().Shared(t.Context()); err == nil && !shared && !bytes.Contains(doc, []byte("OwnershipControls")) && !bytes.Contains(doc, []byte("AccessControlPolicy")) {
+			t.Error("taken for an object that nobody else may read")
+		}
+	})
 }
