@@ -123,32 +123,28 @@ func (s side) mark(ctx context.Context, m book.Marker) (store.Info, error) {
 const otherVersion = `"00000000000000000000000000000000"`
 
 // many reports whether a service deletes many objects by one request, and compares the version of each. It tries that
-// with a second marker, so that there is always one.
-func (s side) many(ctx context.Context, b *book.Book) (bool, error) {
-	remove := s.st.Can().RemoveMany
+// with two more markers, so that there is always one: the first has another version, and must stay.
+func (s side) many(ctx context.Context, b *book.Book) (heeds bool, err error) {
+	remove, m := s.st.Can().RemoveMany, b.Marker()
 	if remove == nil {
 		return false, nil
 	}
-	m := b.Marker()
-	s.begin += book.MarkersOf(m.Catalog)
-	info, err := s.mark(ctx, m)
-	if err != nil {
-		return false, err
-	}
-	other := info
-	other.Version = otherVersion
-	there := func() bool {
-		_, err := storekit.Briefly(s.st, info.Name).Info(ctx)
-		return err == nil
-	}
-	errs, err := remove(ctx, []store.Info{other})
-	if err == nil && errors.Is(errs[0], store.ErrChanged) && there() {
-		if errs, err = remove(ctx, []store.Info{info}); err == nil && errs[0] == nil && !there() {
-			return true, ctx.Err()
+	infos := make([]store.Info, 2)
+	for i := range infos {
+		s.begin += book.MarkersOf(m.Catalog)
+		if infos[i], err = s.mark(ctx, m); err != nil {
+			return false, err
 		}
 	}
-	_ = storekit.Remove(ctx, s.st, info.Name) // it may be gone; left, it is a marker like any other
-	return false, ctx.Err()
+	infos[0].Version = otherVersion
+	if errs, err := remove(ctx, infos); err == nil && errors.Is(errs[0], store.ErrChanged) && errs[1] == nil {
+		_, err = storekit.Briefly(s.st, infos[0].Name).Info(ctx)
+		heeds = err == nil
+	}
+	for _, info := range infos {
+		_ = storekit.Remove(ctx, s.st, info.Name) // it may be gone; left, it is a marker like any other
+	}
+	return heeds, ctx.Err()
 }
 
 // careless reports whether a service ignores the condition of a request that deletes. It tries to delete the
