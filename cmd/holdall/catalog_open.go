@@ -65,13 +65,16 @@ func (a *app) catalogued(ctx context.Context, address string) (st *shelf.Shelf, 
 // or only the scheme, it opens the user's.
 func (a *app) shelf(ctx context.Context, address string) (*shelf.Shelf, error) {
 	address = strings.TrimPrefix(address, catalogScheme)
-	own := address == ""
-	if own {
-		var err error
-		if address, _, err = a.catalogAddress(); err != nil {
+	is, _, err := a.catalogAddress()
+	if address == "" {
+		if address = is; err != nil {
 			return nil, err
 		}
 	}
+	return a.shelfAt(ctx, address, address == is)
+}
+
+func (a *app) shelfAt(ctx context.Context, address string, own bool) (*shelf.Shelf, error) {
 	if s := a.shelves[address]; s != nil {
 		return s, nil
 	}
@@ -133,7 +136,7 @@ func ofCatalog(o holdall.OpenOptions) holdall.OpenOptions {
 // bucketsToServe returns the buckets that the archives of a catalogue were
 // packed from, in their original layout.
 func (a *app) bucketsToServe(ctx context.Context, address string) (placed, error) {
-	s, err := a.shelf(ctx, address)
+	s, err := a.shelfAt(ctx, address, true) // who serves it names it
 	if err != nil {
 		return placed{}, err
 	}

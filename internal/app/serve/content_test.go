@@ -339,9 +339,10 @@ func TestSourceThatFailsIsNoWholeAnswer(t *testing.T) {
 		err             error
 		code            int // 0: broken off
 	}{
-		{"small, changed", "hello.txt", "", 0, store.ErrChanged, 500},
-		{"small range, changed", "hello.txt", "bytes=3-5", 0, store.ErrChanged, 500},
+		{"small, changed", "hello.txt", "", 0, store.ErrChanged, 503}, // the next request opens it again
+		{"small range, changed", "hello.txt", "bytes=3-5", 0, store.ErrChanged, 503},
 		{"small, gone", "hello.txt", "", 0, os.ErrNotExist, 500}, // it is there: its bytes are not
+		{"small, busy", "hello.txt", "", 0, &store.Error{Op: "read", Name: "x", Off: -1, Err: errors.New("slow down"), Retry: true}, 503},
 		{"long, at once", "long.bin", "", 0, errors.New("disk on fire"), 500},
 		{"long range, at once", "long.bin", "bytes=5-2500000", 0, errors.New("disk on fire"), 500},
 		{"long, midway", "long.bin", "", 2, errors.New("disk on fire"), 0},
@@ -360,7 +361,7 @@ func TestSourceThatFailsIsNoWholeAnswer(t *testing.T) {
 			}
 			answer, body, err := ask(t, "GET", s.url+"/"+tt.path, headers...)
 			if tt.code != 0 {
-				if err != nil || answer.StatusCode != tt.code || strings.Contains(body, tt.err.Error()) || answer.Header.Get("Content-Range") != "" {
+				if err != nil || answer.StatusCode != tt.code || strings.Contains(body, tt.err.Error()) || answer.Header.Get("Content-Range") != "" || (tt.code == 503) != (answer.Header.Get("Retry-After") != "") {
 					t.Errorf("%v, %v: %s", answer, err, body)
 				}
 			} else if err == nil {
@@ -392,7 +393,7 @@ func TestChangedArchiveIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer, body := get(t, s.url+"/hello.txt")
-	if answer.StatusCode != 500 || strings.Contains(body, dir) {
+	if answer.StatusCode != 503 || strings.Contains(body, dir) {
 		t.Errorf("%s, %q", answer.Status, body)
 	}
 	if !strings.Contains(s.log.String(), store.ErrChanged.Error()) {

@@ -38,6 +38,9 @@ func (g *guarded) WriteHeader(code int) {
 	if g.code == 0 && code >= 200 {
 		g.code = code
 	}
+	if code == http.StatusServiceUnavailable {
+		g.Header().Set("Retry-After", "1")
+	}
 	g.extend()
 	g.ResponseWriter.WriteHeader(code)
 }
@@ -143,15 +146,13 @@ func (d *door) admits(w http.ResponseWriter, r *http.Request) bool {
 // A gate limits the number of concurrent requests.
 type gate chan struct{}
 
-// enter reports whether a request may go on. Otherwise it tells the client to
-// retry later.
-func (g gate) enter(w http.ResponseWriter, m *meter) bool {
+// enter reports whether a request may go on.
+func (g gate) enter(m *meter) bool {
 	select {
 	case g <- struct{}{}:
 		return true
 	default:
 		m.refused.Add(1)
-		w.Header().Set("Retry-After", "1")
 		return false
 	}
 }

@@ -39,6 +39,10 @@ func (h *handler) setKept(head http.Header, e holdall.Entry) {
 				}
 			}
 		}
+		if h.bucket && strings.HasPrefix(name, storekit.MetaHeader) { // clients of S3 take the names as they come
+			head[name] = []string{value}
+			continue
+		}
 		head.Set(name, value)
 	}
 	if h.bucket && e.Attr["cache-control"] == "" && keptTag(e) != "" {
@@ -50,7 +54,7 @@ func (h *handler) setKept(head http.Header, e holdall.Entry) {
 func dropKept(head http.Header) {
 	for key := range head {
 		if storekit.IsHeader(strings.ToLower(key)) {
-			head.Del(key)
+			delete(head, key)
 		}
 	}
 	head.Set("Cache-Control", "no-cache")

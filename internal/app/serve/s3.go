@@ -55,6 +55,10 @@ func (s *S3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s3Error(w, r, "MethodNotAllowed", "")
 			return
 		}
+		if hasBody(r) {
+			s3Error(w, r, "InvalidRequest", "Expected a request without a body.")
+			return
+		}
 		if !begin(w, r, s.site.o.CORS) {
 			return
 		}
@@ -64,7 +68,7 @@ func (s *S3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 		}
-		if !s.site.gate.enter(w, &s.site.meter) {
+		if !s.site.gate.enter(&s.site.meter) {
 			s3Error(w, r, "SlowDown", "")
 			return
 		}
@@ -84,7 +88,9 @@ var s3Codes = map[string]struct {
 	"InternalError":                     {http.StatusInternalServerError, "The object cannot be read; the server's log has the reason."},
 	"InvalidAccessKeyId":                {http.StatusForbidden, "Unknown access key."},
 	"InvalidArgument":                   {http.StatusBadRequest, "Invalid argument."},
+	"InvalidPartNumber":                 {http.StatusRequestedRangeNotSatisfiable, "The object has fewer parts."},
 	"InvalidRange":                      {http.StatusRequestedRangeNotSatisfiable, "The range is outside the object."},
+	"InvalidRequest":                    {http.StatusBadRequest, "Invalid request."},
 	"InvalidURI":                        {http.StatusBadRequest, "Invalid address."},
 	"MethodNotAllowed":                  {http.StatusMethodNotAllowed, "This server is read-only."},
 	"NoSuchBucket":                      {http.StatusNotFound, "There is no archive with this name."},
@@ -92,9 +98,25 @@ var s3Codes = map[string]struct {
 	"NotImplemented":                    {http.StatusNotImplemented, "Archives do not support this."},
 	"PreconditionFailed":                {http.StatusPreconditionFailed, "The object does not meet the condition."},
 	"RequestTimeTooSkewed":              {http.StatusForbidden, "The clocks differ by more than a quarter of an hour."},
+	"ServiceUnavailable":                {http.StatusServiceUnavailable, "It cannot be read now; try again."},
 	"SignatureDoesNotMatch":             {http.StatusForbidden, "The signature does not match this request and key."},
 	"SlowDown":                          {http.StatusServiceUnavailable, "Too many requests at once; try again."},
 	"XAmzContentSHA256Mismatch":         {http.StatusBadRequest, "Expected a request without a body."},
+}
+
+// codeOf returns Amazon's code for a status that means that something cannot be read.
+func codeOf(status int) string {
+	if status == http.StatusServiceUnavailable {
+		return "ServiceUnavailable"
+	}
+	return "InternalError"
+}
+
+// s3Fail reports that something cannot be read.
+func (h *handler) s3Fail(w http.ResponseWriter, r *http.Request, err error) {
+	unlessGone(r)
+	h.tell(r, err)
+	s3Error(w, r, codeOf(statusOf(err)), "")
 }
 
 // s3Error sends an error response in S3's form. An empty text means Amazon's
@@ -131,8 +153,8 @@ const s3Space = "http://s3.amazonaws.com/doc/2006-03-01/"
 
 // subresources are resources that S3's buckets and objects have, but archives
 // do not.
-var subresources = []string{"accelerate", "acl", "analytics", "attributes", "cors", "encryption", "inventory", "lifecycle", "logging", "metrics", "notification",
-	"object-lock", "ownershipControls", "policy", "policyStatus", "publicAccessBlock", "replication", "requestPayment", "select", "tagging", "torrent", "uploads", "uploadId", "versions", "website"}
+var subresources = []string{"accelerate", "acl", "analytics", "attributes", "cors", "encryption", "inventory", "intelligent-tiering", "legal-hold", "lifecycle", "logging", "metrics", "notification",
+	"object-lock", "ownershipControls", "policy", "policyStatus", "publicAccessBlock", "replication", "requestPayment", "restore", "retention", "select", "session", "tagging", "torrent", "uploads", "uploadId", "versions", "website"}
 
 func (s *S3) route(w http.ResponseWriter, r *http.Request) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
@@ -158,7 +180,8 @@ func (s *S3) route(w http.ResponseWriter, r *http.Request) {
 		if code == http.StatusNotFound {
 			s3Error(w, r, "NoSuchBucket", "")
 		} else {
-			s3Error(w, r, "InternalError", strings.TrimPrefix(text, "500: "))
+			_, text, _ = strings.Cut(text, ": ")
+			s3Error(w, r, codeOf(code), text)
 		}
 		return
 	}
@@ -167,7 +190,7 @@ func (s *S3) route(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Amz-Bucket-Region", s.o.Region)
 	switch {
 	case key != "":
-		s.object(w, r, h, key)
+		s.object(w, r, h, key, q)
 	case r.Method == http.MethodHead:
 		w.WriteHeader(http.StatusOK)
 	case q.Has("location"):
@@ -216,7 +239,7 @@ func s3Time(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key string) {
+func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key string, q url.Values) {
 	if !h.isKey(key) {
 		s3Error(w, r, "NoSuchKey", "")
 		return
@@ -227,16 +250,12 @@ func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key stri
 		s3Error(w, r, "NoSuchKey", "")
 		return
 	case err != nil:
-		unlessGone(r)
-		h.tell(r, err)
-		s3Error(w, r, "InternalError", "")
+		h.s3Fail(w, r, err)
 		return
 	}
-	if asked := r.Header.Get("Range"); strings.Contains(asked, ",") {
-		r = r.Clone(r.Context())
-		r.Header.Del("Range") // S3 does not support several ranges
-	} else if e.Size == 0 && strings.HasPrefix(asked, "bytes=") {
-		s3Error(w, r, "InvalidRange", "")
+	r, e, code, text := s.asked(r, q, h.a, e)
+	if code != "" {
+		s3Error(w, r, code, text)
 		return
 	}
 	h.bucket = true
@@ -261,7 +280,7 @@ func (x *s3Writer) WriteHeader(status int) {
 	case status == http.StatusPreconditionFailed:
 		code = "PreconditionFailed"
 	case status >= 400:
-		code = "InternalError"
+		code = codeOf(status)
 	}
 	if code == "" || x.said {
 		x.ResponseWriter.WriteHeader(status)
@@ -483,9 +502,7 @@ func (s *S3) keys(w http.ResponseWriter, r *http.Request, h *handler, bucket str
 	}
 	all, next, err := h.findKeys(r.Context(), k)
 	if err != nil {
-		unlessGone(r)
-		h.tell(r, err)
-		s3Error(w, r, "InternalError", "")
+		h.s3Fail(w, r, err)
 		return
 	}
 	text := func(s string) string {

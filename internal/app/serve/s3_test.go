@@ -3,6 +3,7 @@ package serve_test
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -324,6 +325,102 @@ func TestBucketsAnswerAsThoseThatWerePacked(t *testing.T) {
 
 // TestFilesOfBucketsHaveTheirTypesAndDoNoHarm checks that files have their
 // original types, and that no type lets a browser do more.
+// TestObjectsAnswerAsAmazonDoes is about requests that HTTP and Amazon take for something else, and about those of
+// which Amazon knows more.
+func TestObjectsAnswerAsAmazonDoes(t *testing.T) {
+	mem, tags, _ := describedObjects(t, map[string]map[string]string{"photo": {"content-type": "image/jpeg", "x-amz-meta-who_is": "me"}, "sevenof": {}})
+	at, _ := bucketsOf(t, serve.S3Options{}, sourceOf(mem, "x", nil))
+	whole, tag := strings.Repeat("photo", 500), tags["photo"]
+	signed := []string{"Authorization", "AWS4-HMAC-SHA256 of someone"}
+	for _, tt := range []struct {
+		query   string
+		headers []string
+		want    string // status, code or content, and a header
+	}{
+		{"", nil, "200 " + whole},
+		{"", []string{"Range", "bytes=-0"}, "416 InvalidRange"},
+		{"", []string{"Range", "bytes=2500-"}, "416 InvalidRange"},
+		{"", []string{"Range", "bytes=-3"}, "206 oto"},
+		{"", []string{"Range", "bytes=0-4"}, "206 photo"},
+		{"", []string{"Range", "bytes=3-1"}, "200 " + whole},
+		{"", []string{"Range", "bytes=abc"}, "200 " + whole},
+		{"", []string{"Range", "items=0-1"}, "200 " + whole},
+		{"", []string{"Range", "bytes=0-1,3-4"}, "200 " + whole},
+		{"", []string{"Range", "bytes=99999999999999999999-"}, "200 " + whole},
+		{"", []string{"If-Match", strings.Trim(tag, `"`)}, "200 " + whole},
+		{"", []string{"If-Match", "other, " + strings.Trim(tag, `"`)}, "200 " + whole},
+		{"", []string{"If-Match", "other"}, "412 PreconditionFailed"},
+		{"", []string{"If-None-Match", strings.Trim(tag, `"`)}, "304 "},
+		{"", []string{"If-None-Match", "*"}, "304 "},
+		{"versionId=null", nil, "200 " + whole},
+		{"versionId=3HL4kqtJlcpXroDTDmJ", nil, "400 InvalidArgument"},
+		{"versionId=", nil, "400 InvalidArgument"},
+		{"partNumber=1", nil, "206 " + whole},
+		{"partNumber=2", nil, "416 InvalidPartNumber"},
+		{"partNumber=0", nil, "400 InvalidArgument"},
+		{"partNumber=1", []string{"Range", "bytes=0-1"}, "400 InvalidRequest"},
+		{"response-content-type=text%2Fcsv", nil, "400 InvalidRequest"},
+		{"response-content-type=text%2Fcsv&response-content-disposition=attachment", signed, "200 " + whole},
+		{"response-x=y", signed, "400 InvalidArgument"},
+		{"legal-hold", nil, "501 NotImplemented"},
+		{"retention", nil, "501 NotImplemented"},
+		{"torrent", nil, "501 NotImplemented"},
+		{"uploads", nil, "501 NotImplemented"},
+	} {
+		for _, method := range []string{"GET", "HEAD"} {
+			answer, body, err := ask(t, method, at+"/x/photo?"+tt.query, tt.headers...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, code, ok := strings.Cut(body, "<Code>"); ok {
+				body, _, _ = strings.Cut(code, "<")
+			}
+			want := tt.want
+			if method == "HEAD" {
+				want = want[:4]
+			}
+			if got := fmt.Sprint(answer.StatusCode, " ", body); got != want {
+				t.Errorf("%s %s %q: %.60q, want %.60q", method, tt.query, tt.headers, got, want)
+			}
+			if tt.headers != nil && tt.headers[0] == "Authorization" && answer.StatusCode == 200 && (answer.Header.Get("Content-Type") != "text/csv" || answer.Header.Get("Content-Disposition") != "attachment") {
+				t.Errorf("%s: %v", tt.query, answer.Header)
+			}
+		}
+	}
+	for _, query := range []string{"partNumber=1", ""} {
+		if answer, body := get(t, at+"/x/sevenof?"+query); answer.StatusCode != 200 || body != "" {
+			t.Error(query, answer.Status, body)
+		}
+	}
+	for _, method := range []string{"PUT", "POST", "DELETE"} {
+		r, err := http.NewRequestWithContext(t.Context(), method, at+"/x/photo", strings.NewReader("body"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if answer.StatusCode != 405 || !strings.Contains(string(body), "<Code>MethodNotAllowed</Code>") {
+			t.Error(method, answer.Status, string(body))
+		}
+	}
+	// Clients take the names of metadata as they come.
+	conn, err := net.Dial("tcp", strings.TrimPrefix(at, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "HEAD /x/photo HTTP/1.0\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if head, err := io.ReadAll(conn); err != nil || !strings.Contains(string(head), "\r\nx-amz-meta-who_is: me\r\n") {
+		t.Errorf("%s, %v", head, err)
+	}
+}
+
 func TestFilesOfBucketsHaveTheirTypesAndDoNoHarm(t *testing.T) {
 	kept := map[string]map[string]string{
 		"page": {"content-type": "TEXT/HTML"}, "xml.jpg": {"content-type": "application/xml"}, "mixed": {"content-type": "multipart/x-mixed-replace; boundary=x"},

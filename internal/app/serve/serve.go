@@ -9,11 +9,13 @@ import (
 	"log/slog"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A handler serves one archive, read-only. It follows links within the
@@ -159,13 +161,23 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	dropKept(w.Header())
 	w.Header().Set("Content-Security-Policy", strictPolicy)
 	h.tell(r, err)
-	text := "500: cannot be read; the server's log has the reason"
+	code := statusOf(err)
+	text := strconv.Itoa(code) + ": cannot be read; the server's log has the reason"
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
 		text = "500: cannot be read: " + format.Escape(c.Message)
 	} else if d, ok := errors.AsType[*holdall.DigestError](err); ok {
 		text = "500: cannot be read: " + d.Error()
 	}
-	http.Error(w, text, http.StatusInternalServerError)
+	http.Error(w, text, code)
+}
+
+// statusOf returns the status of a response for which something cannot be read. Perhaps it can be read later, for
+// example if a server is just starting again.
+func statusOf(err error) int {
+	if storekit.Temporary(err) || errors.Is(err, store.ErrChanged) {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
 }
 
 func (h *handler) tell(r *http.Request, err error) {

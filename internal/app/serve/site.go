@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -92,7 +93,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if s.door != nil && !s.door.admits(w, r) {
 			return
 		}
-		if !s.gate.enter(w, &s.meter) {
+		if !s.gate.enter(&s.meter) {
 			http.Error(w, "503: too many requests at once; try again", http.StatusServiceUnavailable)
 			return
 		}
@@ -120,14 +121,19 @@ func (s *Site) answer(w http.ResponseWriter, r *http.Request, route string, do h
 		}
 	}()
 	secure(g.Header(), allows(s.o.CORS, r.Header.Get("Origin")) != "")
-	if r.ContentLength != 0 && r.Body != nil && r.Body != http.NoBody && r.Method != http.MethodOptions {
-		// No request here has a body, and reading one would mean waiting for it.
+	if hasBody(r) { // no request here has one, and reading it would mean waiting for it
 		g.Header().Set("Connection", "close")
+	}
+	if hasBody(r) && route != "s3" {
 		http.Error(g, "400: expected a request without a body", http.StatusBadRequest)
 	} else {
 		do(g, r)
 	}
 	done = true
+}
+
+func hasBody(r *http.Request) bool {
+	return r.ContentLength != 0 && r.Body != nil && r.Body != http.NoBody && r.Method != http.MethodOptions
 }
 
 func (s *Site) route(w http.ResponseWriter, r *http.Request, route, rest string) {
@@ -204,7 +210,8 @@ func (s *Site) open(r *http.Request, name, view string) (h *handler, code int, t
 		return nil, http.StatusNotFound, "404: no archive with this name"
 	}
 	s.o.Log.Error("cannot be served", "archive", name, "error", err)
-	return nil, http.StatusInternalServerError, "500: the archive cannot be opened: " + outwardly(err)
+	code = statusOf(err)
+	return nil, code, strconv.Itoa(code) + ": the archive cannot be opened: " + outwardly(err)
 }
 
 func outwardly(err error) string {
