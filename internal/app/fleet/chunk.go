@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
@@ -350,10 +351,7 @@ func (j *job) protected(ctx context.Context, name string) error {
 
 // takeOver records the result of an earlier try; s is nil if that is a part.
 func (w *worker) takeOver(ctx context.Context, j *job, k chunk, name string, in *holdall.Archive, s *survey.Survey) (Chunk, error) {
-	left, n, bytes, err := w.compare(ctx, j, k, in)
-	if err == nil && s == nil {
-		err = nothingElse(ctx, name, in, n)
-	}
+	left, n, bytes, err := w.compare(ctx, j, k, name, in)
 	if err == nil {
 		err = w.finish(ctx, j, k, s, made{left: left}, 2)
 	}
@@ -363,23 +361,35 @@ func (w *worker) takeOver(ctx context.Context, j *job, k chunk, name string, in 
 	return Chunk{Archive: storekit.AddressOf(j.target, name), Objects: n, Bytes: bytes, Left: left}, err
 }
 
-// compare returns the planned members that an archive lacks, and how many it has, with how many bytes.
-func (w *worker) compare(ctx context.Context, j *job, k chunk, in *holdall.Archive) (left []Member, n, bytes int64, err error) {
-	for m, err := range w.unpacked(ctx, j, k) {
-		if err != nil {
+// compare returns the planned members that an archive lacks, and how many it has, with how many bytes. It has
+// nothing else: after an old copy of the catalogue was put back, an archive of other objects may have its name.
+func (w *worker) compare(ctx context.Context, j *job, k chunk, name string, in *holdall.Archive) (left []Member, n, bytes int64, err error) {
+	next, stop := iter.Pull2(w.unpacked(ctx, j, k))
+	defer stop()
+	wanted, werr, more := next()
+	for m, err := range w.members(ctx, j, k) {
+		if err = cmp.Or(err, werr); err != nil {
 			return nil, 0, 0, err
 		}
-		switch is, err := in.Lookup(ctx, m.Path); {
-		case err == nil && is.Size == m.Size:
+		is, err := in.Lookup(ctx, m.Path)
+		etag := is.Attr[kit.ETagAttr]
+		switch {
+		case err == nil && is.Size == m.Size && (etag == "" || m.isPacked(catalog.Location{Size: is.Size, ETag: etag, Modified: is.ModTime})):
 			n++
 			bytes += m.Size
-		case errors.Is(err, fs.ErrNotExist):
-			left = append(left, j.missing(ctx, m))
-		case err != nil:
+		case err == nil:
+			return nil, 0, 0, fmt.Errorf("%s: has another version in the archive of %s, %d bytes: not an archive of this plan: %w", format.Escape(m.Path), k.name(), is.Size, fs.ErrExist)
+		case !errors.Is(err, fs.ErrNotExist):
 			return nil, 0, 0, err
-		default:
-			return nil, 0, 0, fmt.Errorf("%s: has %d bytes in the archive of %s, expected %d: not an archive of this plan: %w", format.Escape(m.Path), is.Size, k.name(), m.Size, fs.ErrExist)
+		case more && wanted.Path == m.Path:
+			left = append(left, j.missing(ctx, m))
 		}
+		if more && wanted.Path == m.Path {
+			wanted, werr, more = next()
+		}
+	}
+	if err := cmp.Or(werr, nothingElse(ctx, name, in, n)); err != nil {
+		return nil, 0, 0, err
 	}
 	return left, n, bytes, j.believe(ctx, left)
 }

@@ -413,6 +413,32 @@ func TestAnArchiveOfAnEarlierTryIsRecorded(t *testing.T) {
 	}
 }
 
+// After an old copy of the catalogue was put back, archives that it does not know have the names of its next ones.
+func TestAnArchiveOfOtherObjectsIsNotTakenOver(t *testing.T) {
+	testkit.Serial(t)
+	for what, change := range map[string]func(*site){
+		"another version": func(s *site) { s.put("b", 900) },
+		"more objects":    func(s *site) { s.S3.Remove("from", "b") },
+	} {
+		s := newSite(t)
+		s.put("0", 900)
+		s.packs(spec)
+		old := s.kept(catalogue)
+		s.put("a", 900)
+		s.put("b", 900)
+		s.packs(spec)
+		old()
+		change(s)
+		s.plan(spec)
+		if sum := s.work(WorkOptions{Tries: 1}); sum.SetAside != 1 {
+			t.Errorf("%s: %+v", what, sum)
+		}
+		if all, err := s.B.Archives(t.Context()); err != nil || len(all) != 1 {
+			t.Errorf("%s: %+v, %v", what, all, err)
+		}
+	}
+}
+
 // A job that is handed out again after its commit does nothing.
 func TestAJobThatIsDoneTwiceCommitsOnce(t *testing.T) {
 	s := newSite(t)
