@@ -557,3 +557,33 @@ func TestCompactionsThatBreakOffAreFinished(t *testing.T) {
 		t.Errorf("%d uploads are left", n)
 	}
 }
+
+// After an old copy of the catalogue was put back, a rewrite that it does not know may have the name of its next one,
+// with older files.
+func TestARewriteOfOtherFilesIsNotTakenOver(t *testing.T) {
+	testkit.Serial(t)
+	s := newSite(t)
+	s.put("a", 900)
+	s.put("b", 900)
+	s.packs(spec)
+	old := s.kept(catalogue)
+	rewrites := func(done, aside int) {
+		t.Helper()
+		if c, err := Compact(t.Context(), s.f, s.planOf(spec.Target), CompactOptions{Dead: -1}); err != nil || c.Chunks != 1 {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		if sum := s.work(WorkOptions{Tries: 1}); sum.Done != done || sum.SetAside != aside {
+			t.Errorf("%+v", sum)
+		}
+	}
+	s.plan(spec)
+	if _, err := s.B.Do(t.Context(), book.Step{Begins: true}); err != nil {
+		t.Fatal(err)
+	}
+	rewrites(1, 0)
+	old()
+	s.put("a", 900)
+	s.packs(spec)
+	rewrites(0, 1)
+	s.reads()
+}

@@ -311,7 +311,8 @@ func (p *packed) compare(ctx context.Context, s survey.Survey) (v versions, stay
 			for ; err == nil && xerr == nil && more && l.Path < x.Path; l, err, more = next() {
 				stay[l.Archive] = true
 			}
-			if err = cmp.Or(xerr, err); err == nil && (x.Path <= last && v.n > 0 || more && l.Path == x.Path && l.Size != x.Size) {
+			other := more && l.Path == x.Path && (l.Size != x.Size || x.ETag != "" && l.ETag != x.ETag || !p.repairs && x.ETag != "" && l.HeaderText != x.HeaderText)
+			if err = cmp.Or(xerr, err); err == nil && (x.Path <= last && v.n > 0 || other) {
 				err = fmt.Errorf("%s: %s is not what was to be written: %w", format.Escape(s.Address), format.Escape(x.Path), fs.ErrExist)
 			}
 			if err != nil {
