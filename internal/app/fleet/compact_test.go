@@ -587,3 +587,34 @@ func TestARewriteOfOtherFilesIsNotTakenOver(t *testing.T) {
 	rewrites(0, 1)
 	s.reads()
 }
+
+// A rewrite that waited for so long that the catalogue has forgotten what was before it makes room for the next one.
+func TestALateRewriteIsBegunAnew(t *testing.T) {
+	testkit.Serial(t)
+	s := newSite(t)
+	s.put("a", 900)
+	s.packs(spec)
+	for _, late := range []bool{true, false} {
+		done, err := Compact(t.Context(), s.f, s.planOf(spec.Target), CompactOptions{Dead: -1})
+		if err != nil || done.Chunks != 1 {
+			t.Fatalf("%+v, %v", done, err)
+		}
+		if late {
+			s.plan(spec)
+			if _, err := s.B.GC(t.Context(), 0, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		was, err := s.B.Newest(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum := s.work(WorkOptions{}); sum.Done != 1 || sum.SetAside != 0 {
+			t.Errorf("%+v", sum)
+		}
+		if is, err := s.B.Newest(t.Context(), "a"); err != nil || late != (is.Archive == was.Archive) {
+			t.Errorf("%+v, %v", is, err)
+		}
+		s.reads()
+	}
+}

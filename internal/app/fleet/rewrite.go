@@ -183,9 +183,7 @@ func (w *worker) remake(ctx context.Context, j *job, r rewriting, k queue.Job) e
 		return queue.Never(fmt.Errorf("nothing in %d archives can be read", len(r.Archives)))
 	}
 	switch _, err = w.Book.Do(ctx, step); {
-	case errors.Is(err, book.ErrLate):
-		return queue.Never(err)
-	case errors.Is(err, book.ErrDone), errors.Is(err, book.ErrConflict):
+	case errors.Is(err, book.ErrDone), errors.Is(err, book.ErrConflict), errors.Is(err, book.ErrLate): // the next one begins anew
 		return nil
 	case err == nil:
 		w.became(k.Plan, k.Name, c)
