@@ -438,6 +438,10 @@ func (t *retirement) mark(ctx context.Context, attempt string, all []*original) 
 	for _, x := range going {
 		x.leaving, unseen[x.Path] = true, x
 	}
+	later, err := t.listedLater(ctx, unseen)
+	if err != nil {
+		return nil, err
+	}
 	// A file that was packed again meanwhile is another one, and what was read back of an archive says nothing
 	// of a new one.
 	now, err := t.j.scope(ctx, t.f.Book)
@@ -448,7 +452,7 @@ func (t *retirement) mark(ctx context.Context, attempt string, all []*original) 
 		if err != nil {
 			return nil, err
 		}
-		if x := unseen[l.Path]; x != nil && l.Archive == x.Archive && l.Seq == x.Seq && l.Original == catalog.OriginalLeaving {
+		if x := unseen[l.Path]; x != nil && !later[l.Path] && l.Archive == x.Archive && l.Seq == x.Seq && l.Original == catalog.OriginalLeaving {
 			delete(unseen, l.Path)
 		}
 	}
@@ -456,6 +460,40 @@ func (t *retirement) mark(ctx context.Context, attempt string, all []*original) 
 		x.leave(Moved, nil)
 	}
 	return those(going, func(x *original) bool { return x.why == "" }), nil
+}
+
+// listedLater returns the paths that a chunk of a later listing has, if it waits to be packed: its worker may have read
+// an older version, or the same one, and that would hide the file whose original is removed. What is recorded
+// meanwhile is visible before its list goes, so the lists come first.
+func (t *retirement) listedLater(ctx context.Context, all map[string]*original) (map[string]bool, error) {
+	later := map[string]bool{}
+	done, err := t.f.done(ctx)
+	if err != nil || len(all) == 0 {
+		return later, err
+	}
+	for info, err := range storekit.List(ctx, t.f.Book.Store(), path.Join(t.f.Book.Name(), workKind)+"/") {
+		if err != nil {
+			return nil, err
+		}
+		of := &job{id: path.Base(path.Dir(info.Name)), origins: t.j.origins}
+		k, ok := chunkNamed(path.Base(info.Name))
+		hides := func(x *original) bool { return k.Listing > x.Seq }
+		if !ok || k.Last > 0 || of.id == t.j.id && t.j.format.Parts == nil && done[of.job(k)] || !slices.ContainsFunc(slices.Collect(maps.Values(all)), hides) {
+			continue
+		}
+		for m, err := range t.f.members(ctx, of, k) {
+			if errors.Is(err, errGone) {
+				break
+			}
+			if err != nil {
+				return nil, err
+			}
+			if x := all[m.Path]; x != nil && hides(x) {
+				later[m.Path] = true
+			}
+		}
+	}
+	return later, nil
 }
 
 func those(all []*original, is func(*original) bool) (some []*original) {
