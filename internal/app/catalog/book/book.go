@@ -1,6 +1,7 @@
 package book
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -162,19 +163,28 @@ func (b *Book) get(ctx context.Context, object string, most int) ([]byte, error)
 	return b.getBeside(ctx, b.dir+object, most)
 }
 
+// headSize is how much of an object is read at first: all of a head. Most objects are much shorter.
+const headSize = headTails + 32<<10
+
+var heads = sync.Pool{New: func() any { return new([headSize]byte) }}
+
 func (b *Book) getBeside(ctx context.Context, name string, most int) ([]byte, error) {
 	o, err := b.st.Open(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	defer o.Close()
-	p := make([]byte, min(most, headTails+32<<10))
+	whole := heads.Get().(*[headSize]byte)
+	p := whole[:min(most, headSize)]
 	n, err := storekit.ReadHead(ctx, o, p)
+	if err == nil || errors.Is(err, fs.ErrNotExist) { // otherwise a request that was given up may still write to it
+		defer heads.Put(whole)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if n < len(p) {
-		return p[:n], nil
+		return bytes.Clone(p[:n]), nil
 	}
 	info, err := o.Info(ctx)
 	if err != nil {

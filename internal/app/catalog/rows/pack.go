@@ -4,14 +4,20 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"sync"
 
 	"github.com/klauspost/compress/zlib"
 )
 
+// packers are used again: each has more than a MiB.
+var packers = sync.Pool{New: func() any { return zlib.NewWriter(nil) }}
+
 // Pack compresses bytes as zlib does, which every language can read.
 func Pack(b []byte) []byte {
 	var out bytes.Buffer
-	w := zlib.NewWriter(&out)
+	w := packers.Get().(*zlib.Writer)
+	defer packers.Put(w)
+	w.Reset(&out)
 	_, _ = w.Write(b) // to memory
 	_ = w.Close()
 	return out.Bytes()
