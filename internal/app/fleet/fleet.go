@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"slices"
 	"time"
 
@@ -19,7 +20,17 @@ import (
 // cannot be planned again.
 type Fleet struct {
 	Book  *book.Book
-	Queue *queue.Queue
+	Queue Queue
+}
+
+// A Queue is what a fleet needs of a [queue.Queue].
+type Queue interface {
+	Add(ctx context.Context, jobs ...queue.Job) (added int, err error)
+	Jobs(ctx context.Context, plan string) iter.Seq2[queue.State, error]
+	Counts(ctx context.Context, plan string) (map[string]map[queue.Status]int, error)
+	Cancel(ctx context.Context, plan string) (int, error)
+	Retry(ctx context.Context, plan string) (int, error)
+	Work(ctx context.Context, o queue.WorkOptions, do func(context.Context, queue.Job) error) error
 }
 
 // A Plan says what is packed, and into what. The catalogue has it.

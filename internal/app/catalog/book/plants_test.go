@@ -1,18 +1,13 @@
 package book
 
 import (
-	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/holdall/holdall/internal/testkit"
 )
 
 // planted are faults, as changes of one place in a file.
-var planted = []struct{ what, file, old, new string }{
+var planted = []testkit.Plant{
 	{"a commit replaces one that is there", "book.go", "b.put(ctx, commitName(c.Number), o, true)", "b.put(ctx, commitName(c.Number), o, false)"},
 	{"what another has committed counts as ours", "book.go", "is.Attempt == c.Attempt {", "is.Attempt != \"\" {"},
 	{"work that began before the floor is committed", "book.go", "from < s.Floor {", "from < 0 {"},
@@ -39,46 +34,5 @@ var planted = []struct{ what, file, old, new string }{
 
 // Each fault that is planted is found by what runs always. Only HOLDALL_LONG tries them all.
 func TestPlantedFaultsAreFound(t *testing.T) {
-	if !testkit.All(t) {
-		return
-	}
-	for _, p := range planted {
-		t.Run(p.what, func(t *testing.T) {
-			file, err := filepath.Abs(p.file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if strings.Count(string(text), p.old) != 1 {
-				t.Fatalf("%s has %q %d times", p.file, p.old, strings.Count(string(text), p.old))
-			}
-			dir := t.TempDir()
-			other, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
-			said, err := json.Marshal(map[string]map[string]string{"Replace": {file: other}})
-			if err == nil {
-				err = os.WriteFile(other, []byte(strings.Replace(string(text), p.old, p.new, 1)), 0o666)
-			}
-			if err == nil {
-				err = os.WriteFile(overlay, said, 0o666)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			test := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-vet=off", "-failfast", "-count=1", "-skip", "Planted|TwoWriters", ".")
-			test.Env = append(os.Environ(), testkit.LongVar+"=")
-			out, err := test.CombinedOutput()
-			switch {
-			case err == nil:
-				t.Error("it is not found")
-			case strings.Contains(string(out), "build failed"):
-				t.Errorf("%s", out)
-			default:
-				_, said, _ := strings.Cut(string(out), "_test.go:")
-				t.Logf("%.200s", strings.TrimSpace(said))
-			}
-		})
-	}
+	testkit.Plants(t, "", planted, "-skip", "Planted|TwoWriters")
 }
