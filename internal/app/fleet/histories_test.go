@@ -70,6 +70,7 @@ type history struct {
 	forks  bool  // there may be copies of the catalogue
 	harms  bool  // archives may be lost or damaged
 	forked int64 // after that write
+	slow   bool  // a listing took long: it counts from its begin on
 	does   []string
 	atOnce *machine // what has just begun, and is done
 }
@@ -283,6 +284,9 @@ func (h *history) until(m *machine) {
 func (h *history) settled(m *machine) {
 	if !m.works() && m.err == nil && m.what == "plan" && m.broke {
 		h.breaks("%s: a plan is complete, and a listing failed", m.name)
+	}
+	if !m.works() && (m.what == "plan" || m.what == "night") && time.Since(m.since) > time.Hour {
+		h.slow = true
 	}
 	if m.works() && h.rnd.IntN(4) == 0 {
 		time.Sleep(10 * time.Minute)
@@ -640,12 +644,13 @@ func (h *history) retired(m *machine, b *book.Book, key string, is *thing, began
 	asked := m.asked[key]
 	m.mu.Unlock()
 	h.say("%s removes %s, version %d", m.name, key, slices.Index(l.all, l.is)+1)
-	// No service has a condition for headers.
-	if asked.is != nil && asked.is.n != is.n && asked.is.etag == is.etag {
+	if asked.is != nil && asked.is.n != is.n && asked.is.etag == is.etag { // no service has a condition for headers
 		h.say("its headers were replaced just before")
-		x := *l.is
-		x.thing = asked.is
-		l.all[slices.Index(l.all, l.is)], l.is = &x, &x
+		if err := h.serves(b, key, asked.is); err != nil && h.serves(b, key, is) != nil {
+			h.breaks("%s removes %s: %v", m.name, key, err)
+		}
+		h.ended(key).deleted, l.is = time.Now(), nil
+		return
 	}
 	f, err := b.Newest(h.ctx, key)
 	if err == nil {
@@ -772,7 +777,7 @@ func (h *history) shows(c *copied, b *book.Book) {
 				last = x.deleted
 			}
 		}
-		if (last.IsZero() || was.leaving) && !h.expired(c, was) && len(h.hurt) == 0 {
+		if (last.IsZero() && !h.slow || was.leaving) && !h.expired(c, was) && len(h.hurt) == 0 {
 			h.breaks("%s does not show %s any more, which was not deleted before", c.name, key)
 		}
 		if l.is == nil {

@@ -1035,3 +1035,21 @@ func FuzzRetirementLog(f *testing.F) {
 		}
 	})
 }
+
+// TestEmptyOriginalsNeedTheirArchive loses an archive, and has another one in the place of a second.
+func TestEmptyOriginalsNeedTheirArchive(t *testing.T) {
+	s := newSite(t)
+	small := spec
+	small.ChunkObjects = 1
+	for _, name := range []string{"lost", "other", "there"} {
+		s.put(name, 0)
+	}
+	s.packs(small)
+	keys := s.keys("out")
+	s.S3.Remove("out", keys[0])
+	s.S3.Put("out", keys[1], s.S3.Get("out", keys[2]))
+	if did := s.retire(RetireOptions{}); did.Objects != 1 || did.Left[ArchiveChanged] != 2 {
+		t.Errorf("%+v", did.Retired)
+	}
+	s.wantOnly("lost", "other")
+}

@@ -250,15 +250,19 @@ func (x *original) amiss(ctx context.Context, err error) error {
 
 // prove reads the packed files back, and compares them.
 func (t *retirement) prove(ctx context.Context, batch []*original) error {
-	var all []*original
+	var all, empty []*original
 	of := map[string]*original{}
 	for _, x := range batch {
-		if x.why == "" && x.Size > 0 {
+		switch {
+		case x.why != "":
+		case x.Size > 0:
 			all = append(all, x)
 			of[x.Path] = x
+		default:
+			empty = append(empty, x)
 		}
 	}
-	if len(all) == 0 {
+	if len(all)+len(empty) == 0 {
 		return nil
 	}
 	// Neighbours are read together.
@@ -271,6 +275,15 @@ func (t *retirement) prove(ctx context.Context, batch []*original) error {
 		return err
 	}
 	defer sh.Close()
+	for _, x := range empty { // there is nothing to read back
+		own, err := sh.Own(ctx, x.Location)
+		if err == nil && own.Size > 0 {
+			err = store.ErrChanged
+		}
+		if err := x.judge(ctx, err); err != nil {
+			return err
+		}
+	}
 	in, err := holdall.Open(ctx, shelf.Tree, holdall.OpenOptions{Store: sh, Format: shelf.Format.Name, Formats: []*format.Format{shelf.Format}, Parity: parity.None})
 	if err != nil {
 		return err

@@ -125,7 +125,8 @@ type machine struct {
 	asked   map[string]asking
 	made    int
 	began   int64 // after that write
-	broke   bool  // a listing of the source failed
+	since   time.Time
+	broke   bool // a listing of the source failed
 	cancel  context.CancelFunc
 	what    string
 	err     error // of what it did
@@ -193,7 +194,7 @@ func (m *machine) turn(what string) {
 func (m *machine) begins(ctx context.Context, what string, faults int, do func(context.Context) error) {
 	ctx, m.cancel = context.WithCancel(m.in(ctx))
 	m.what, m.faults, m.busy, m.dead, m.waits, m.made, m.broke = what, faults, true, false, false, 0, false
-	m.began, m.asked = m.w.writes, map[string]asking{}
+	m.began, m.since, m.asked = m.w.writes, time.Now(), map[string]asking{}
 	go func() {
 		err := do(ctx)
 		m.mu.Lock()
@@ -331,6 +332,8 @@ func (s simulated) remove(ctx context.Context, name string, as *store.Info) erro
 	}
 	is := s.w.get(s.bucket, name)
 	switch {
+	case time.Since(began) > 15*time.Minute: // its signature has expired
+		return s.fail("remove", name, fs.ErrPermission)
 	case is == nil:
 		return s.fail("remove", name, fs.ErrNotExist)
 	case as != nil && as.Version != is.etag:

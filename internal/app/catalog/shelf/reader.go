@@ -118,7 +118,7 @@ func (r *reader) entry(ctx context.Context, name string, l catalog.Location, who
 	if f == nil || l.Raw && f.Keeps&(format.KeepsModes|format.KeepsTimes|format.KeepsOwners) == 0 {
 		return e, nil
 	}
-	own, err := r.own(ctx, l)
+	own, err := r.s.Own(ctx, l)
 	if err != nil {
 		if ctx.Err() != nil {
 			return e, err
@@ -129,12 +129,13 @@ func (r *reader) entry(ctx context.Context, name string, l catalog.Location, who
 	return e, nil
 }
 
-func (r *reader) own(ctx context.Context, l catalog.Location) (format.Entry, error) {
-	a, err := r.s.archive(ctx, l.Archive)
+// Own returns what an archive's own index says of a file.
+func (s *Shelf) Own(ctx context.Context, l catalog.Location) (format.Entry, error) {
+	a, err := s.archive(ctx, l.Archive)
 	if a.ID == 0 {
 		return format.Entry{}, err
 	}
-	in, release, err := r.s.open(ctx, a)
+	in, release, err := s.open(ctx, a)
 	if err != nil {
 		return format.Entry{}, err
 	}
