@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/holdall/holdall/store/internal/far"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // call sends a request that the client of uploads does not have, until it is answered, and returns its document or
@@ -135,4 +136,34 @@ func (o *object) askList(ctx context.Context) (shared bool, err error) {
 		shared = shared || g.Grantee != is.Owner || g.Permission != "FULL_CONTROL"
 	}
 	return shared, nil
+}
+
+// askTags returns the tags of an object, or "" if they must not be read.
+func (o *object) askTags(ctx context.Context) (string, error) {
+	doc, said, err := o.st.call(ctx, http.MethodGet, far.Below(o.st.base, o.Name), "tagging", nil, nil)
+	if err == nil && said.status != 0 {
+		err = o.st.signed.meaning(said)
+		if errors.Is(err, fs.ErrPermission) || said.status == http.StatusNotImplemented || said.status == http.StatusMethodNotAllowed {
+			return "", nil
+		}
+	}
+	var is struct {
+		XMLName xml.Name `xml:"Tagging"`
+		Tags    []struct {
+			Key   string
+			Value string
+		} `xml:"TagSet>Tag"`
+	}
+	if err == nil && xml.Unmarshal(doc, &is) != nil {
+		err = errors.New("server answered no tags")
+	}
+	tags := url.Values{}
+	for _, t := range is.Tags {
+		tags.Add(t.Key, t.Value)
+	}
+	text := tags.Encode()
+	if err == nil && len(text) > storekit.MaxHeaders {
+		err = fmt.Errorf("%d bytes of tags: expected at most %d", len(text), storekit.MaxHeaders)
+	}
+	return text, o.st.fail("tags", o.Name, err)
 }

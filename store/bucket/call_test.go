@@ -208,6 +208,7 @@ func FuzzAnswers(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		_, _ = o.(*object).askTags(t.Context())
 		if shared, err := o.Can().Shared(t.Context()); err == nil && !shared && !bytes.Contains(doc, []byte("OwnershipControls")) && !bytes.Contains(doc, []byte("AccessControlPolicy")) {
 			t.Error("taken for an object that nobody else may read")
 		}

@@ -2,10 +2,13 @@ package bucket
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/holdall/holdall/store/internal/far"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/web"
 )
 
@@ -37,20 +40,42 @@ func (st *Store) headersOf(h http.Header) map[string]string {
 }
 
 // headers returns the headers that came with a read. If nothing was read, it requests the header
-// of the object.
+// of the object. If the object has tags, it requests these, too.
 func (o *object) headers(ctx context.Context) (map[string]string, error) {
 	known := o.Object.Can().Headers
-	if all, err := known(ctx); all != nil || err != nil {
+	all, err := known(ctx)
+	if all == nil && err == nil {
+		resp, herr := o.head(ctx, "", "")
+		if herr == nil {
+			o.headed.Store(true)
+			herr = o.Named(web.Heard(o.Object.Object, resp.Header))
+		}
+		if herr != nil {
+			return nil, herr
+		}
+		all, err = known(ctx)
+	}
+	if err != nil || !slices.Contains(o.Object.Can().Unkept(), tagged) || o.st.where.google != nil {
 		return all, o.Named(err)
 	}
-	resp, err := o.head(ctx, "", "")
-	if err == nil {
-		o.headed.Store(true)
-		err = o.Named(web.Heard(o.Object.Object, resp.Header))
+	tags, err := o.askTags(ctx)
+	if tags == "" || err != nil {
+		return all, err
 	}
-	if err != nil {
-		return nil, err
+	o.tagsKnown.Store(true)
+	all = maps.Clone(all)
+	all[storekit.TagsHeader] = tags
+	return all, nil
+}
+
+// tagged is what responses show of tags, which only another request tells.
+const tagged = "tags"
+
+// unkept is what the service keeps with the object and archives do not.
+func (o *object) unkept() []string {
+	all := o.Object.Can().Unkept()
+	if o.tagsKnown.Load() {
+		all = slices.DeleteFunc(slices.Clone(all), func(what string) bool { return what == tagged })
 	}
-	all, err := known(ctx)
-	return all, o.Named(err)
+	return all
 }

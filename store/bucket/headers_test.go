@@ -178,6 +178,51 @@ func TestWhatNoArchiveKeepsIsNamed(t *testing.T) {
 	}
 }
 
+// TestTagsAreHeaders has tags that may be read, and some that change while they are asked for.
+func TestTagsAreHeaders(t *testing.T) {
+	quiet(t)
+	s := s3test.New("bucket")
+	st := serve(t, s, "", Options{Tries: 2})
+	s.Put("bucket", "x", []byte("content"))
+	s.Describe("bucket", "x", map[string]string{"X-Amz-Tagging": "b=2&a=x%2Fy%26+z&é="})
+	for _, read := range []bool{false, true} {
+		o, err := st.Open(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read {
+			if err := o.ReadAt(t.Context(), make([]byte, 7), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Took()
+		for range 2 {
+			all, err := o.Can().Headers(t.Context())
+			if want := map[string]string{"content-type": "binary/octet-stream", storekit.TagsHeader: "a=x%2Fy%26+z&b=2&%C3%A9="}; err != nil || !maps.Equal(all, want) || len(o.Can().Unkept()) > 0 {
+				t.Errorf("%v, %v, %q", all, err, o.Can().Unkept())
+			}
+		}
+		if took := s.Took(); len(took) > 3 {
+			t.Errorf("%q", took)
+		}
+	}
+	for what, body := range map[string]string{"no tags": "<ListBucketResult/>", "no XML": "x", "long": "<Tagging><TagSet><Tag><Key>" + strings.Repeat("k", storekit.MaxHeaders) + "</Key></Tag></TagSet></Tagging>"} {
+		s.Hook = func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Query().Has("tagging") {
+				_, _ = w.Write([]byte(body))
+			}
+			return r.URL.Query().Has("tagging")
+		}
+		o, err := st.Open(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all, err := o.Can().Headers(t.Context()); err == nil || !strings.Contains(err.Error(), "tags s3://bucket/x") {
+			t.Errorf("%s: %d, %v", what, len(all), err)
+		}
+	}
+}
+
 // An object whose headers were replaced has the same version. It is not removed as the one before.
 func TestAnObjectWrittenAgainIsNotRemoved(t *testing.T) {
 	s := s3test.New("bucket")

@@ -475,6 +475,8 @@ type object struct {
 	st  *Store
 	key string
 
+	tagsKnown atomic.Bool // they are among the headers
+
 	headed atomic.Bool // the first response was one to a HEAD request, with all checksums
 }
 

@@ -60,7 +60,7 @@ func isWhole(contentRange string) bool {
 
 // Can returns the abilities of an object, including its checksums and headers.
 func (o *object) Can() store.ObjectAbilities {
-	can := store.ObjectAbilities{ReadEnd: o.ReadEnd, Sums: o.sums, Headers: o.headers, Unkept: o.Object.Can().Unkept}
+	can := store.ObjectAbilities{ReadEnd: o.ReadEnd, Sums: o.sums, Headers: o.headers, Unkept: o.unkept}
 	if o.st.where.google == nil {
 		can.Shared = o.shared
 	}

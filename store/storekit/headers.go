@@ -5,6 +5,9 @@ import "strings"
 // MetaHeader is the prefix of the names of users' metadata, whatever the service calls it.
 const MetaHeader = "x-amz-meta-"
 
+// TagsHeader is the name of the header for the tags of an object, as in the query of a URL: "a=1&b=2".
+const TagsHeader = "x-amz-tagging"
+
 // MaxHeaders limits the size of the names and values of an object's headers. Services allow a few
 // KiB at most.
 const MaxHeaders = 64 << 10
@@ -13,7 +16,7 @@ const MaxHeaders = 64 << 10
 // [store.ObjectAbilities.Headers].
 func IsHeader(name string) bool {
 	switch name {
-	case "content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires":
+	case "content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires", TagsHeader:
 		return true
 	}
 	meta, ok := strings.CutPrefix(name, MetaHeader)

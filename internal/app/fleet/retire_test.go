@@ -1053,3 +1053,42 @@ func TestEmptyOriginalsNeedTheirArchive(t *testing.T) {
 	}
 	s.wantOnly("lost", "other")
 }
+
+// TestTagsArePacked retires tagged originals, but none whose tags are others now.
+func TestTagsArePacked(t *testing.T) {
+	testkit.Serial(t)
+	s := newSite(t)
+	tag := func(name, tags string) {
+		h := map[string]string{"Content-Type": "text/x"}
+		if tags != "" {
+			h["X-Amz-Tagging"] = tags
+		}
+		s.S3.Describe("from", name, h)
+	}
+	for _, name := range []string{"same", "order", "other", "lost", "new", "never"} {
+		s.put(name, 1000)
+		tag(name, "a=1&b=x%2Fy+z")
+	}
+	tag("new", "")
+	tag("never", "")
+	s.packs(spec)
+	f, err := s.B.Newest(t.Context(), "same")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if headers, err := s.B.HeadersOf(t.Context(), f.Location); err != nil || !maps.Equal(headers, map[string]string{"content-type": "text/x", "x-amz-tagging": "a=1&b=x%2Fy+z"}) {
+		t.Errorf("%v, %v", headers, err)
+	}
+	tag("order", "b=x%2Fy+z&a=1")
+	tag("other", "a=1&b=2")
+	tag("lost", "")
+	tag("new", "a=1")
+	if did := s.retire(RetireOptions{}); did.Objects != 3 || !maps.Equal(did.Left, map[Reason]int64{HeadersChanged: 2, Tags: 1}) {
+		t.Errorf("%+v", did.Retired)
+	}
+	s.wantOnly("lost", "new", "other")
+	if did := s.retire(RetireOptions{Without: []Reason{Tags}}); did.Objects != 3 {
+		t.Errorf("%+v", did.Retired)
+	}
+	s.wantOnly()
+}

@@ -182,10 +182,20 @@ func (t *retirement) ask(ctx context.Context, x *original) error {
 		x.leave(OriginalChanged, nil)
 		return nil
 	}
+	var unkept []string
+	if can.Unkept != nil {
+		unkept = can.Unkept()
+	}
 	if can.Headers != nil {
 		was, err := t.f.Book.HeadersOf(ctx, x.Location)
 		if err != nil {
 			return err
+		}
+		if has, waived := was[storekit.TagsHeader] != "", slices.Contains(t.a.Without, Tags); waived || !has && headers[storekit.TagsHeader] != "" {
+			headers = maps.Clone(headers)
+			delete(was, storekit.TagsHeader)
+			delete(headers, storekit.TagsHeader)
+			unkept = append(unkept, string(Tags))
 		}
 		of := format.All().ByName(t.scope[x.Archive].Format)
 		keeps := of != nil && of.Keeps&format.KeepsHeaders != 0
@@ -199,7 +209,7 @@ func (t *retirement) ask(ctx context.Context, x *original) error {
 		}
 	}
 	for _, why := range Unkept {
-		if can.Unkept != nil && slices.Contains(can.Unkept(), string(why)) && !slices.Contains(t.a.Without, why) {
+		if slices.Contains(unkept, string(why)) && !slices.Contains(t.a.Without, why) {
 			x.leave(why, nil)
 			return nil
 		}

@@ -1,7 +1,11 @@
 package serve
 
 import (
+	"maps"
 	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/holdall/holdall"
@@ -39,6 +43,12 @@ func (h *handler) setKept(head http.Header, e holdall.Entry) {
 				}
 			}
 		}
+		if name == storekit.TagsHeader { // clients of S3 get only their number
+			if tags := tagsOf(e); h.bucket && len(tags) > 0 {
+				head.Set("X-Amz-Tagging-Count", strconv.Itoa(len(tags)))
+			}
+			continue
+		}
 		if h.bucket && strings.HasPrefix(name, storekit.MetaHeader) { // clients of S3 take the names as they come
 			head[name] = []string{value}
 			continue
@@ -50,8 +60,25 @@ func (h *handler) setKept(head http.Header, e holdall.Entry) {
 	}
 }
 
+type s3Tagged struct{ Key, Value string }
+
+// tagsOf returns the tags that a bucket kept with an object.
+func tagsOf(e holdall.Entry) (all []s3Tagged) {
+	q, err := url.ParseQuery(e.Attr[storekit.TagsHeader])
+	if err != nil {
+		return nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(q)) {
+		for _, value := range q[key] {
+			all = append(all, s3Tagged{key, value})
+		}
+	}
+	return all
+}
+
 // dropKept removes these headers from an error response.
 func dropKept(head http.Header) {
+	head.Del("X-Amz-Tagging-Count")
 	for key := range head {
 		if storekit.IsHeader(strings.ToLower(key)) {
 			delete(head, key)

@@ -154,7 +154,7 @@ const s3Space = "http://s3.amazonaws.com/doc/2006-03-01/"
 // subresources are resources that S3's buckets and objects have, but archives
 // do not.
 var subresources = []string{"accelerate", "acl", "analytics", "attributes", "cors", "encryption", "inventory", "intelligent-tiering", "legal-hold", "lifecycle", "logging", "metrics", "notification",
-	"object-lock", "ownershipControls", "policy", "policyStatus", "publicAccessBlock", "replication", "requestPayment", "restore", "retention", "select", "session", "tagging", "torrent", "uploads", "uploadId", "versions", "website"}
+	"object-lock", "ownershipControls", "policy", "policyStatus", "publicAccessBlock", "replication", "requestPayment", "restore", "retention", "select", "session", "torrent", "uploads", "uploadId", "versions", "website"}
 
 func (s *S3) route(w http.ResponseWriter, r *http.Request) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
@@ -162,11 +162,11 @@ func (s *S3) route(w http.ResponseWriter, r *http.Request) {
 		s3Error(w, r, "InvalidURI", "")
 		return
 	}
-	if slices.ContainsFunc(subresources, q.Has) {
+	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	if slices.ContainsFunc(subresources, q.Has) || q.Has("tagging") && key == "" {
 		s3Error(w, r, "NotImplemented", "")
 		return
 	}
-	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	if bucket == "" {
 		if key != "" {
 			s3Error(w, r, "NoSuchBucket", "")
@@ -251,6 +251,16 @@ func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key stri
 		return
 	case err != nil:
 		h.s3Fail(w, r, err)
+		return
+	}
+	if q.Has("tagging") {
+		doc := struct {
+			XMLName xml.Name `xml:"Tagging"`
+			Xmlns   string   `xml:"xmlns,attr"`
+			TagSet  struct{ Tag []s3Tagged }
+		}{Xmlns: s3Space}
+		doc.TagSet.Tag = tagsOf(e)
+		writeXML(w, r, http.StatusOK, doc)
 		return
 	}
 	r, e, code, text := s.asked(r, q, h.a, e)

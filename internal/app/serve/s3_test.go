@@ -328,7 +328,7 @@ func TestBucketsAnswerAsThoseThatWerePacked(t *testing.T) {
 // TestObjectsAnswerAsAmazonDoes is about requests that HTTP and Amazon take for something else, and about those of
 // which Amazon knows more.
 func TestObjectsAnswerAsAmazonDoes(t *testing.T) {
-	mem, tags, _ := describedObjects(t, map[string]map[string]string{"photo": {"content-type": "image/jpeg", "x-amz-meta-who_is": "me"}, "sevenof": {}})
+	mem, tags, _ := describedObjects(t, map[string]map[string]string{"photo": {"content-type": "image/jpeg", "x-amz-meta-who_is": "me", "x-amz-tagging": "b=2&a=x%2Fy+z"}, "sevenof": {}})
 	at, _ := bucketsOf(t, serve.S3Options{}, sourceOf(mem, "x", nil))
 	whole, tag := strings.Repeat("photo", 500), tags["photo"]
 	signed := []string{"Authorization", "AWS4-HMAC-SHA256 of someone"}
@@ -386,6 +386,19 @@ func TestObjectsAnswerAsAmazonDoes(t *testing.T) {
 				t.Errorf("%s: %v", tt.query, answer.Header)
 			}
 		}
+	}
+	const set = `<TagSet><Tag><Key>a</Key><Value>x/y z</Value></Tag><Tag><Key>b</Key><Value>2</Value></Tag></TagSet>`
+	if answer, body := get(t, at+"/x/photo?tagging"); answer.StatusCode != 200 || !strings.Contains(body, set) {
+		t.Error(answer.Status, body)
+	}
+	if answer, body := get(t, at+"/x/sevenof?tagging"); answer.StatusCode != 200 || !strings.Contains(body, "<TagSet></TagSet>") {
+		t.Error(answer.Status, body)
+	}
+	if answer, _ := get(t, at+"/x/photo"); answer.Header.Get("X-Amz-Tagging-Count") != "2" || answer.Header.Get("X-Amz-Tagging") != "" {
+		t.Error(answer.Header)
+	}
+	if answer, _ := get(t, at+"/x?tagging"); answer.StatusCode != 501 {
+		t.Error(answer.Status)
 	}
 	for _, query := range []string{"partNumber=1", ""} {
 		if answer, body := get(t, at+"/x/sevenof?"+query); answer.StatusCode != 200 || body != "" {

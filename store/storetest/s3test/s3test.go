@@ -361,6 +361,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, now time.Time) (c
 	case key == "" && r.Method == http.MethodHead:
 	case key == "" && r.Method == http.MethodGet && q.Get("list-type") == "2":
 		return s.list(w, objs, q)
+	case key != "" && r.Method == http.MethodGet && q.Has("tagging"):
+		return s.tags(w, objs[key])
 	case key == "" && r.Method == http.MethodGet && q.Has("uploads"):
 		return s.listUploads(w, bucket, q)
 	case key == "" && q.Has("ownershipControls"):
@@ -463,6 +465,27 @@ func (s *Server) removeMany(w http.ResponseWriter, bucket string, body []byte) (
 	return ""
 }
 
+// tags answers what is described as X-Amz-Tagging. Objects with nothing but a number of tags refuse that.
+func (s *Server) tags(w http.ResponseWriter, o *object) (code string) {
+	if o == nil {
+		return "NoSuchKey"
+	}
+	all, err := url.ParseQuery(o.headers.Get("X-Amz-Tagging"))
+	if err != nil || len(all) == 0 && o.headers.Get("X-Amz-Tagging-Count") != "" {
+		return "AccessDenied"
+	}
+	var inner bytes.Buffer
+	for key, values := range all {
+		inner.WriteString("<Tag><Key>")
+		_ = xml.EscapeText(&inner, []byte(key))
+		inner.WriteString("</Key><Value>")
+		_ = xml.EscapeText(&inner, []byte(values[0]))
+		inner.WriteString("</Value></Tag>")
+	}
+	answer(w, "Tagging", "<TagSet>"+inner.String()+"</TagSet>")
+	return ""
+}
+
 func (s *Server) get(w http.ResponseWriter, r *http.Request, o *object) (code string) {
 	if o == nil {
 		return "NoSuchKey"
@@ -473,6 +496,9 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, o *object) (code st
 	w.Header().Set("ETag", o.etag)
 	w.Header().Set("Content-Type", "binary/octet-stream")
 	for name, values := range o.headers {
+		if name == "X-Amz-Tagging" { // responses have only their number
+			name, values = "X-Amz-Tagging-Count", []string{strconv.Itoa(strings.Count(values[0], "&") + 1)}
+		}
 		w.Header()[http.CanonicalHeaderKey(strings.Replace(name, "X-Amz-Meta-", s.dialect().headers+"Meta-", 1))] = values
 	}
 	if s.Google { // Google sends them for all objects, in the header of the response
