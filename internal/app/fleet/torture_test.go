@@ -54,16 +54,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestWhateverIsKilledEachObjectIsInOneChunk kills workers one after the
+// TestWhateverIsKilledABundleHasEachObjectOnce kills workers one after the
 // other, at any moment, while the server refuses requests, breaks connections
-// and omits responses.
-func TestWhateverIsKilledEachObjectIsInOneChunk(t *testing.T) {
-	testkit.Long(t)
-	s := newSite(t)
-	s.torture(spec, 700, 8)
-	s.Check()
-}
-
+// and omits responses. interop/fleet does that to chunks, and TestHistories to all that a fleet does.
 func TestWhateverIsKilledABundleHasEachObjectOnce(t *testing.T) {
 	testkit.Long(t)
 	s := newSite(t)
