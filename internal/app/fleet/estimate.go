@@ -233,7 +233,7 @@ func (s *summer) chunk(bytes int64) {
 
 // estimate counts the requests of a range of originals, and what is no longer kept in a bucket after it. No service
 // charges for a deletion.
-func (r *Retired) estimate(all []*original, archivesFar bool) {
+func (r *Retired) estimate(all []*original, archivesFar, bookFar bool) {
 	read := map[int64]int64{} // of archives
 	for _, x := range all {
 		far := !x.st.Can().Near
@@ -260,7 +260,9 @@ func (r *Retired) estimate(all []*original, archivesFar bool) {
 		r.Requests.Get += (n + readBack - 1) / readBack
 		r.Read += n
 	}
-	r.Requests.add(perRange)
+	if bookFar { // most of these are the catalogue's
+		r.Requests.add(perRange)
+	}
 }
 
 // Estimate is what a retirement takes, and what it saves, in terms of costs.

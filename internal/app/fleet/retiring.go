@@ -655,7 +655,7 @@ func (t *retirement) log(ctx context.Context, attempt string, going []*original)
 // tell writes what became of the range.
 func (t *retirement) tell(ctx context.Context, all []*original) error {
 	sum := Retired{Run: t.a.Run, Proven: map[string]int64{}, Left: map[Reason]int64{}}
-	sum.estimate(all, !t.j.target.Can().Near)
+	sum.estimate(all, !t.j.target.Can().Near, !t.f.Book.Near())
 	for _, x := range all {
 		sum.Window = max(sum.Window, x.took)
 		switch {
