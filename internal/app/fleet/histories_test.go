@@ -241,6 +241,9 @@ func (h *history) step() {
 		d := []time.Duration{2 * time.Second, 10 * time.Minute, 4 * day, 8 * day, 8 * day, 8 * day}[h.rnd.IntN(6)]
 		time.Sleep(d)
 		h.say("%s pass", d)
+		for _, c := range h.copies { // a listing may take long: it counts from its begin on
+			h.slow = h.slow || d > time.Hour && slices.ContainsFunc(c.machines, (*machine).works)
+		}
 	case n < 44 && h.forks:
 		h.fork()
 	case n < 45 && h.harms:
