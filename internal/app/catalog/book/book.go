@@ -424,7 +424,9 @@ func (b *Book) full(ctx context.Context, s *State) (*State, error) {
 		if err := b.follow(ctx); err != nil {
 			return nil, err
 		}
-		return b.full(ctx, b.current())
+		if n := b.current(); n.Number > s.Number {
+			return b.full(ctx, n)
+		}
 	}
 	if err != nil {
 		return nil, err

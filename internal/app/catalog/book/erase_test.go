@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
 
@@ -112,6 +113,28 @@ func testErase(t *testing.T, inline int) {
 			}
 		}
 	}
+	// Plain web servers do not list.
+	for head, content := range map[string][]byte{"as it is": nil, "of an earlier commit": old} {
+		web := unlisted{st.Clone()}
+		if content != nil {
+			web.Put(b.dir+"head", content)
+		} else if err := opened(t, web.memory, Options{Write: true}).writeHead(ctx); err != nil {
+			t.Fatal(err)
+		}
+		x, err := Open(ctx, web, at, Options{})
+		if content != nil {
+			if !errors.Is(err, ErrBroken) {
+				t.Errorf("head %s: %v", head, err)
+			}
+			continue
+		}
+		if err == nil {
+			_, err = x.Full(ctx)
+		}
+		if err != nil {
+			t.Errorf("head %s: %v", head, err)
+		}
+	}
 	// A chain in which a commit was replaced by another one that says nothing.
 	n := commitName(done.At - 1)
 	was, err := b.get(ctx, n, mostObject)
@@ -130,8 +153,29 @@ func testErase(t *testing.T, inline int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if is, err := b.Knows(ctx, Marker{c.Catalog, c.Number, c.Erased[:markerHash]}); !is || err != nil {
+		t.Errorf("%v, %v", is, err)
+	}
+	for _, hash := range []string{"x", strings.Repeat("0", 63), strings.Repeat("g", 64)} {
+		c.Erased = hash
+		if o, err := c.encode(); err != nil || b.put(ctx, n, o, false) != nil {
+			t.Fatal(err)
+		}
+		if is, err := b.Knows(ctx, Marker{c.Catalog, c.Number, strings.Repeat("0", markerHash)}); is || !errors.Is(err, ErrBroken) {
+			t.Errorf("%q: %v, %v", hash, is, err)
+		}
+	}
 	problems := 0
 	if err := opened(t, st, Options{}).Check(ctx, func(string) { problems++ }); err != nil || problems == 0 {
 		t.Errorf("found %d problems (%v)", problems, err)
 	}
+}
+
+// unlisted is a store that does not list.
+type unlisted struct{ memory }
+
+func (u unlisted) Can() store.Abilities {
+	can := u.memory.Can()
+	can.List, can.ListFrom, can.Level = nil, nil, nil
+	return can
 }

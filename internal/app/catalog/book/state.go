@@ -290,6 +290,11 @@ func hashOf(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
+func isHash(text string) bool {
+	b, err := hex.DecodeString(text)
+	return err == nil && len(b) == 32
+}
+
 func parseCommit(b []byte, number int64) (*Commit, error) {
 	c := &Commit{}
 	more, err := unframed(b, commitMagic, c)
@@ -298,6 +303,9 @@ func parseCommit(b []byte, number int64) (*Commit, error) {
 	}
 	if c.Number != number || c.Catalog == "" || len(c.Add) > maxOrdinals || number >= math.MaxInt64/maxOrdinals {
 		return nil, fmt.Errorf("it is not commit %d of a catalogue", number)
+	}
+	if c.Erased != "" && (!isHash(c.Erased) || len(c.Runs)+len(c.Add)+len(c.Drop)+len(c.Merged)+len(more) > 0) {
+		return nil, fmt.Errorf("it is not what an erasure has left of commit %d", number)
 	}
 	c.inline = more
 	for i := range c.Runs {
