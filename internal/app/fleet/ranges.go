@@ -7,15 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/internal/app/catalog/book"
-	"github.com/holdall/holdall/internal/app/catalog/rows"
 	"github.com/holdall/holdall/internal/app/fleet/queue"
 )
 
@@ -93,20 +90,16 @@ func (f Fleet) handOut(ctx context.Context, j *job, since int64, n int, gone flo
 
 // waits adds a chunk that waits to the ranges of which it may have names.
 func (f Fleet) waits(ctx context.Context, j *job, k chunk, args []listArgs) error {
-	name := f.at(workKind, j, k.name())
-	o, err := f.Book.Store().Open(ctx, name)
+	r, err := f.openList(ctx, j, k)
+	if errors.Is(err, errGone) { // it was packed meanwhile
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	r, err := rows.OpenAlone(ctx, o, name)
-	if errors.Is(err, fs.ErrNotExist) { // it was packed meanwhile
-		return o.Close()
-	}
-	if err != nil {
-		return errors.Join(err, o.Close())
-	}
 	for i := range args {
-		if a := &args[i]; r.Within(naming.Unescape(a.From), naming.Unescape(a.Before)) {
+		a := &args[i]
+		if of := unescapedSpan(a.From, a.Before); r.Within(of.from, of.before) {
 			a.Waits = append(a.Waits, k)
 		}
 	}
@@ -212,7 +205,7 @@ func (w *worker) list(ctx context.Context, j *job, k queue.Job) error {
 		return err
 	}
 	p := Planned{Plan: j.plan}
-	pl, err := w.planner(ctx, j, begins.Number, []span{{naming.Unescape(a.From), naming.Unescape(a.Before)}}, begun, &p)
+	pl, err := w.planner(ctx, j, begins.Number, []span{unescapedSpan(a.From, a.Before)}, begun, &p)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -131,7 +132,8 @@ func (t *retirement) candidates(ctx context.Context) (all []*original, err error
 	for _, d := range s.Jobs {
 		mine[d.Commit] = mine[d.Commit] || strings.HasPrefix(d.Job, t.job(""))
 	}
-	for l, err := range t.f.Book.Between(ctx, naming.Unescape(t.a.From), naming.Unescape(t.a.Before), t.scope.has) {
+	of := unescapedSpan(t.a.From, t.a.Before)
+	for l, err := range t.f.Book.Between(ctx, of.from, of.before, t.scope.has) {
 		if err != nil {
 			return nil, err
 		}
@@ -471,7 +473,8 @@ func (t *retirement) mark(ctx context.Context, attempt string, all []*original) 
 	if err != nil {
 		return nil, err
 	}
-	for l, err := range t.f.Book.Between(ctx, naming.Unescape(t.a.From), naming.Unescape(t.a.Before), now.has) {
+	of := unescapedSpan(t.a.From, t.a.Before)
+	for l, err := range t.f.Book.Between(ctx, of.from, of.before, now.has) {
 		if err != nil {
 			return nil, err
 		}
@@ -489,29 +492,29 @@ func (t *retirement) mark(ctx context.Context, attempt string, all []*original) 
 // an older version, or the same one, and that would hide the file whose original is removed. What is recorded
 // meanwhile is visible before its list goes, so the lists come first.
 func (t *retirement) listedLater(ctx context.Context, all map[string]*original) (map[string]bool, error) {
-	later := map[string]bool{}
-	done, err := t.f.done(ctx)
-	if err != nil || len(all) == 0 {
-		return later, err
+	later, least := map[string]bool{}, int64(math.MaxInt64)
+	for _, x := range all {
+		least = min(least, x.Seq)
 	}
-	for info, err := range storekit.List(ctx, t.f.Book.Store(), path.Join(t.f.Book.Name(), workKind)+"/") {
+	if len(all) == 0 {
+		return later, nil
+	}
+	for k, err := range t.f.worklists(ctx, "") {
 		if err != nil {
 			return nil, err
 		}
-		of := &job{id: path.Base(path.Dir(info.Name)), origins: t.j.origins}
-		k, ok := chunkNamed(path.Base(info.Name))
-		hides := func(x *original) bool { return k.Listing > x.Seq }
-		if !ok || k.Last > 0 || of.id == t.j.id && t.j.format.Parts == nil && done[of.job(k)] || !slices.ContainsFunc(slices.Collect(maps.Values(all)), hides) {
+		if k.Last > 0 || k.Listing <= least || k.done && k.plan == t.j.id && t.j.format.Parts == nil {
 			continue
 		}
-		for m, err := range t.f.members(ctx, of, k) {
+		of := &job{id: k.plan, origins: t.j.origins}
+		for m, err := range t.f.membersIn(ctx, of, k.chunk, unescapedSpan(t.a.From, t.a.Before)) {
 			if errors.Is(err, errGone) {
 				break
 			}
 			if err != nil {
 				return nil, err
 			}
-			if x := all[m.Path]; x != nil && hides(x) {
+			if x := all[m.Path]; x != nil && k.Listing > x.Seq {
 				later[m.Path] = true
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/store"
@@ -16,6 +17,10 @@ import (
 
 // A span is the names in [from, before). If before is empty, there is no upper bound.
 type span struct{ from, before string }
+
+func unescapedSpan(from, before string) span {
+	return span{naming.Unescape(from), naming.Unescape(before)}
+}
 
 func (s span) has(name string) bool { return s.from <= name && (s.before == "" || name < s.before) }
 

@@ -109,34 +109,55 @@ type ListError struct{ error }
 
 func (e *ListError) Unwrap() error { return e.error }
 
+// openList opens the list of a chunk. Without one, the error wraps errGone.
+func (f Fleet) openList(ctx context.Context, j *job, k chunk) (*rows.Run, error) {
+	name := f.at(workKind, j, k.name())
+	o, err := f.Book.Store().Open(ctx, name)
+	var r *rows.Run
+	if err == nil {
+		if r, err = rows.OpenAlone(ctx, o, name); err != nil {
+			err = errors.Join(err, o.Close())
+		}
+	}
+	return r, listError(ctx, name, err)
+}
+
+// listError says what an error of reading a list means.
+func listError(ctx context.Context, name string, err error) error {
+	_, list := errors.AsType[*rows.Error](err)
+	_, unread := errors.AsType[*store.Error](err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: %w", format.Escape(name), errGone)
+	case list && !unread && ctx.Err() == nil:
+		return &ListError{err}
+	}
+	return err
+}
+
 // members yields the objects of a chunk, in byte order of their paths. Without a list, the error wraps
 // errGone.
 func (f Fleet) members(ctx context.Context, j *job, k chunk) iter.Seq2[Member, error] {
+	return f.membersIn(ctx, j, k, span{})
+}
+
+// membersIn is members for the paths in a span.
+func (f Fleet) membersIn(ctx context.Context, j *job, k chunk, of span) iter.Seq2[Member, error] {
 	return pipe.Told(func(tell func(Member) error) error {
-		name := f.at(workKind, j, k.name())
-		gone := func(err error) error {
-			if errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("%s: %w", format.Escape(name), errGone)
-			}
-			_, list := errors.AsType[*rows.Error](err)
-			_, unread := errors.AsType[*store.Error](err)
-			if list && !unread && ctx.Err() == nil {
-				return &ListError{err}
-			}
+		r, err := f.openList(ctx, j, k)
+		if err != nil {
 			return err
 		}
-		o, err := f.Book.Store().Open(ctx, name)
-		if err != nil {
-			return gone(err)
-		}
-		r, err := rows.OpenAlone(ctx, o, name)
-		if err != nil {
-			return gone(errors.Join(err, o.Close()))
-		}
 		defer r.Close()
-		for x, err := range r.All(ctx) {
+		if !r.Within(of.from, of.before) {
+			return nil
+		}
+		for x, err := range r.From(ctx, of.from) {
 			if err != nil {
-				return gone(err)
+				return listError(ctx, f.at(workKind, j, k.name()), err)
+			}
+			if !of.has(x.Name) {
+				return nil
 			}
 			if err := tell(Member{Path: x.Name, Origin: j.originOf(x.Name), Size: x.Size, Version: x.ETag, Modified: x.Time}); err != nil {
 				return err
@@ -219,24 +240,46 @@ func (m Member) isPacked(l catalog.Location) bool {
 	return l.Size == m.Size && l.ETag == m.Version && !later(m.Modified, l.Modified)
 }
 
-// waiting returns the chunks of a plan that wait to be packed, and the parts of archives that wait for others.
+// A worklist is the list of a chunk. If the chunk is done, a commit says so.
+type worklist struct {
+	plan string // its ID
+	chunk
+}
+
+// worklists yields the lists of all plans, or those whose names begin in the same way.
+func (f Fleet) worklists(ctx context.Context, begin string) iter.Seq2[worklist, error] {
+	return pipe.Told(func(tell func(worklist) error) error {
+		done, err := f.done(ctx)
+		if err != nil {
+			return err
+		}
+		for info, err := range storekit.List(ctx, f.Book.Store(), path.Join(f.Book.Name(), workKind)+"/"+begin) {
+			if err != nil {
+				return err
+			}
+			k, ok := chunkNamed(path.Base(info.Name))
+			if !ok {
+				continue
+			}
+			x := worklist{path.Base(path.Dir(info.Name)), k}
+			x.done = done[x.plan+"/"+k.name()]
+			if err := tell(x); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// waiting returns the chunks of a plan that wait to be packed, and the parts of archives that wait for others: their
+// objects are not in the catalogue yet.
 func (f Fleet) waiting(ctx context.Context, j *job) (all []chunk, err error) {
-	done, err := f.done(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for info, err := range storekit.List(ctx, f.Book.Store(), f.at(workKind, j, "")+"/") {
+	for x, err := range f.worklists(ctx, j.id+"/") {
 		if err != nil {
 			return nil, err
 		}
-		k, ok := chunkNamed(path.Base(info.Name))
-		switch {
-		case !ok:
-		case !done[j.job(k)]:
-			all = append(all, k)
-		case j.format.Parts != nil && k.Last == 0: // its objects are not in the catalogue yet
-			k.done = true
-			all = append(all, k)
+		if !x.done || j.format.Parts != nil && x.Last == 0 {
+			all = append(all, x.chunk)
 		}
 	}
 	return all, nil
