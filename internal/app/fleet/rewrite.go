@@ -229,6 +229,14 @@ func (a *archive) find(ctx context.Context) {
 	}
 }
 
+// stands returns an error unless the archive is there, and is the one in the catalogue.
+func (a *archive) stands(ctx context.Context) error {
+	if a.find(ctx); a.err == nil && !survey.Is(a.info, a.st.Can().Near, a.Archive) {
+		return &store.Error{Op: "read", Name: a.name, Off: -1, Err: store.ErrChanged}
+	}
+	return a.err
+}
+
 // files yields the visible files, in byte order.
 func (p *packed) files(ctx context.Context) iter.Seq2[catalog.Location, error] {
 	return func(yield func(catalog.Location, error) bool) {
@@ -382,8 +390,8 @@ func (p *packed) object(ctx context.Context, l catalog.Location) (pack.Object, e
 			return x, nil
 		}
 		// Its index is damaged: the proof by its digest suffices.
-	} else if a.err == nil && !survey.Is(a.info, a.st.Can().Near, a.Archive) {
-		return x, &store.Error{Op: "read", Name: a.name, Off: -1, Err: store.ErrChanged}
+	} else if err := a.stands(ctx); errors.Is(err, store.ErrChanged) {
+		return x, err
 	}
 	x.From, x.Info, x.Off = a.st, store.Info{Name: a.name, Size: a.Size, Version: a.info.Version}, l.Off
 	return x, nil
