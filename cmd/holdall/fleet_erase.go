@@ -41,6 +41,9 @@ command was interrupted, run it again.`,
 					return err
 				}
 			}
+			if work.Workers < 1 {
+				return usage("--workers: expected at least 1, found %d", work.Workers)
+			}
 			return a.fleetErase(ctx, f, names, o, work)
 		}),
 	}

@@ -20,8 +20,11 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/naming"
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/fleet/queue"
+	"github.com/holdall/holdall/internal/read/kept"
+	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -56,6 +59,13 @@ func (e *UnerasableError) Error() string {
 	return fmt.Sprintf("%s: it has a file that is to be erased, and is no CAF archive of a plan: write it again without that file, and then 'holdall catalog add' it, or remove it from the catalogue", format.Escape(e.Archive))
 }
 
+// An UnrecordedError reports an archive that a plan's worker may have written, and that no commit has recorded.
+type UnrecordedError struct{ Object string }
+
+func (e *UnrecordedError) Error() string {
+	return fmt.Sprintf("%s: it is not in the catalogue, and may have the names: remove it, or 'holdall catalog add' it", format.Escape(e.Object))
+}
+
 // An UnknownError reports a name about which the catalogue knows nothing.
 type UnknownError struct{ Name string }
 
@@ -87,6 +97,9 @@ func PrepareErasure(ctx context.Context, f Fleet, names []string, o ErasureOptio
 	if err != nil {
 		return done, err
 	}
+	if len(names) == 0 {
+		return done, errors.New("expected names to be erased")
+	}
 	for _, j := range plans {
 		if err := f.idle(ctx, j); err != nil {
 			return done, err
@@ -94,10 +107,8 @@ func PrepareErasure(ctx context.Context, f Fleet, names []string, o ErasureOptio
 		if _, err := j.current(ctx, f.Book); err != nil {
 			return done, err
 		}
-		for _, name := range names {
-			if err := j.absent(ctx, name); err != nil {
-				return done, err
-			}
+		if err := pipe.Each(ctx, pipe.All(names), 16, j.absent); err != nil {
+			return done, err
 		}
 	}
 	ids, unknown, err := f.Book.Mentions(ctx, names)
@@ -173,6 +184,37 @@ func (f Fleet) idle(ctx context.Context, j *job) error {
 	return err
 }
 
+// recorded returns an error if there is an archive of a plan, or a part of one, that the catalogue does not have: that of
+// a worker which was killed, or one that was removed from the catalogue.
+func (f Fleet) recorded(ctx context.Context, j *job) error {
+	s, err := f.Book.Full(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := f.Book.Archives(ctx)
+	if err != nil {
+		return err
+	}
+	_, added := f.Book.Beside()
+	known := archives{map[string]bool{}, []string{"", parity.Suffix, kept.Suffix, added}}
+	for _, a := range all {
+		known.all[a.Address] = true
+	}
+	for _, r := range s.Removals {
+		known.all[f.Book.AddressOf(r)] = true
+	}
+	head, mine := j.writes()
+	for info, err := range storekit.List(ctx, j.target, head) {
+		if err != nil {
+			return err
+		}
+		if address := storekit.AddressOf(j.target, info.Name); mine(info.Name) && !known.has(address) {
+			return &UnrecordedError{address}
+		}
+	}
+	return nil
+}
+
 // absent returns an error if a plan would pack a name again.
 func (j *job) absent(ctx context.Context, name string) error {
 	o := j.origins[j.originOf(name)]
@@ -217,19 +259,34 @@ func FinishErasure(ctx context.Context, f Fleet, names []string) (done Erased, e
 	if err != nil {
 		return done, err
 	}
-	plans, err := Plans(ctx, f.Book)
-	for _, p := range plans {
-		if err == nil {
-			_, _, err = Tidy(ctx, f, p, 0)
-		}
-	}
+	plans, err := f.jobs(ctx)
 	if err != nil {
 		return done, err
 	}
+	of := map[string]*job{} // by ID
+	for _, j := range plans {
+		of[j.id] = j
+		err := f.idle(ctx, j)
+		if err == nil {
+			err = f.recorded(ctx, j)
+		}
+		if err == nil {
+			_, _, err = Tidy(ctx, f, j.plan, 0)
+		}
+		if err == nil {
+			err = j.sweep(ctx)
+		}
+		if err != nil {
+			return done, err
+		}
+	}
 	rest, err := f.Book.Full(ctx)
+	if err != nil {
+		return done, err
+	}
 	for _, r := range s.Removals {
 		address := f.Book.AddressOf(r)
-		if err == nil && slices.ContainsFunc(rest.Removals, func(x book.Removal) bool { return x.ID == r.ID }) {
+		if slices.ContainsFunc(rest.Removals, func(x book.Removal) bool { return x.ID == r.ID }) {
 			var there bool
 			if _, _, there, err = f.replaced(ctx, r); errors.Is(err, store.ErrChanged) {
 				err = nil
@@ -242,22 +299,31 @@ func FinishErasure(ctx context.Context, f Fleet, names []string) (done Erased, e
 		}
 		done.Archives = append(done.Archives, format.Escape(address))
 	}
-	for info, err := range storekit.List(ctx, f.Book.Store(), f.Book.Name()+"/") {
+	for k, err := range f.worklists(ctx, "") {
 		if err != nil {
 			return done, err
 		}
-		had := false
-		switch kind, _, _ := strings.Cut(info.Name[len(f.Book.Name())+1:], "/"); kind {
-		case workKind: // its chunk is done
-			had, err = true, storekit.Remove(ctx, f.Book.Store(), info.Name)
-		case leftKind, retiredKind:
-			had, err = f.eraseIn(ctx, info.Name, erased)
+		j := of[k.plan]
+		if j == nil || k.waits(j) { // another has planned meanwhile
+			return done, &BusyError{k.plan, 1}
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return done, fmt.Errorf("%s: %w", format.Escape(info.Name), err)
+		if err := f.drop(ctx, j, k.chunk); err != nil {
+			return done, err
 		}
-		if had {
-			done.Lists++
+		done.Lists++
+	}
+	for _, kind := range []string{leftKind, retiredKind} {
+		for info, err := range storekit.List(ctx, f.Book.Store(), path.Join(f.Book.Name(), kind)+"/") {
+			had := false
+			if err == nil {
+				had, err = f.eraseIn(ctx, info.Name, erased)
+			}
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return done, fmt.Errorf("%s: %w", format.Escape(info.Name), err)
+			}
+			if had {
+				done.Lists++
+			}
 		}
 	}
 	if done.Erased, err = f.Book.Erase(ctx, names); err != nil {

@@ -223,6 +223,9 @@ func TestWhatCannotBeErased(t *testing.T) {
 			t.Errorf("found %q, want %q", is, was)
 		}
 	}
+	if _, err := PrepareErasure(t.Context(), s.f, nil, ErasureOptions{Yes: true}); err == nil {
+		t.Error("nothing is erased")
+	}
 	refuses(new(*ThereError))
 	known := name
 	name = "data/000/0001"
@@ -244,6 +247,26 @@ func TestWhatCannotBeErased(t *testing.T) {
 		t.Errorf("found %v", err)
 	}
 	if _, err := s.B.Remove(t.Context(), "s3://out/newer.caf"); err != nil {
+		t.Fatal(err)
+	}
+	// An archive that a killed worker has left, and a list that another has just written.
+	const lost = "set-00099-00001.caf"
+	s.S3.Put("out", lost, s.S3.Get("out", s.keys("out")[0]))
+	if _, err := s.erases(t.Context(), []string{name}); !errors.As(err, new(*UnrecordedError)) {
+		t.Errorf("found %v", err)
+	}
+	s.S3.Remove("out", lost)
+	k := chunk{Listing: 3, Number: 77}
+	if err := s.f.writeList(t.Context(), s.job(), &k, func(yield func(Member, error) bool) { yield(Member{Path: "x", Version: "1"}, nil) }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := FinishErasure(t.Context(), s.f, []string{name}); !errors.As(err, new(*BusyError)) {
+		t.Errorf("found %v", err)
+	}
+	if is, err := s.f.sized(t.Context(), s.job(), k); err != nil || is.Count != 1 {
+		t.Errorf("the list has %d objects: %v", is.Count, err)
+	}
+	if err := s.f.drop(t.Context(), s.job(), k); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.erases(t.Context(), []string{name}); err != nil {

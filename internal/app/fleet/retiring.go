@@ -518,7 +518,7 @@ func (t *retirement) listedLater(ctx context.Context, all map[string]*original) 
 		if err != nil {
 			return nil, err
 		}
-		if k.Last > 0 || k.Listing <= least || k.done && k.plan == t.j.id && t.j.format.Parts == nil {
+		if k.Last > 0 || k.Listing <= least || k.plan == t.j.id && !k.waits(t.j) {
 			continue
 		}
 		of := &job{id: k.plan, origins: t.j.origins}

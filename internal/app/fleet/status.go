@@ -121,14 +121,18 @@ func (j *job) scope(ctx context.Context, b *book.Book) (scope, error) {
 	return of, err
 }
 
+// writes tells the objects that the plan's workers write: what their names begin with, and which they are.
+func (j *job) writes() (head string, mine func(name string) bool) {
+	if j.format.Parts != nil {
+		return strings.TrimSuffix(strings.TrimSuffix(j.name, "/"), path.Ext(j.name)), j.ownsPart
+	}
+	head, _ = j.around()
+	return head, func(name string) bool { return j.owns(strings.TrimSuffix(name, parity.Suffix)) }
+}
+
 // sweep aborts unfinished uploads of a plan's archives.
 func (j *job) sweep(ctx context.Context) error {
-	head, _ := j.around()
-	mine := func(name string) bool { return j.owns(strings.TrimSuffix(name, parity.Suffix)) }
-	if j.format.Parts != nil {
-		head = strings.TrimSuffix(strings.TrimSuffix(j.name, "/"), path.Ext(j.name))
-		mine = j.ownsPart
-	}
+	head, mine := j.writes()
 	_, err := storekit.Abandon(ctx, j.target, head, func(u store.Upload) bool { return mine(u.Name) })
 	return err
 }

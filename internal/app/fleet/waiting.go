@@ -271,14 +271,17 @@ func (f Fleet) worklists(ctx context.Context, begin string) iter.Seq2[worklist, 
 	})
 }
 
-// waiting returns the chunks of a plan that wait to be packed, and the parts of archives that wait for others: their
+// waits reports whether a chunk of a plan waits to be packed. Parts also wait for the others of their archive: their
 // objects are not in the catalogue yet.
+func (x worklist) waits(j *job) bool { return !x.done || j.format.Parts != nil && x.Last == 0 }
+
+// waiting returns the chunks of a plan that wait.
 func (f Fleet) waiting(ctx context.Context, j *job) (all []chunk, err error) {
 	for x, err := range f.worklists(ctx, j.id+"/") {
 		if err != nil {
 			return nil, err
 		}
-		if !x.done || j.format.Parts != nil && x.Last == 0 {
+		if x.waits(j) {
 			all = append(all, x.chunk)
 		}
 	}
