@@ -17,44 +17,53 @@ func (s *S3) asked(r *http.Request, q url.Values, a *Archive, e holdall.Entry) (
 	if v := q.Get("versionId"); q.Has("versionId") && v != "null" {
 		return r, e, "InvalidArgument", "Invalid version id specified"
 	}
-	head := r.Header.Clone()
+	changed := false
+	change := func(name string, values ...string) {
+		if !changed {
+			r, changed = r.Clone(r.Context()), true
+		}
+		if r.Header[name] = values; len(values) == 0 {
+			delete(r.Header, name)
+		}
+	}
 	for _, name := range []string{"If-Match", "If-None-Match"} {
-		if tags := head.Values(name); len(tags) > 0 {
-			head.Set(name, quoted(strings.Join(tags, ",")))
+		if tags := strings.Join(r.Header[name], ","); tags != "" && tags != quoted(tags) {
+			change(name, quoted(tags))
 		}
 	}
 	if q.Has("partNumber") {
-		if code, text = part(q.Get("partNumber"), head.Get("Range"), s3Tag(a, e)); code != "" {
+		if code, text = part(q.Get("partNumber"), r.Header.Get("Range"), s3Tag(a, e)); code != "" {
 			return r, e, code, text
 		}
 		if e.Size > 0 {
-			head.Set("Range", "bytes=0-")
+			change("Range", "bytes=0-")
 		}
 	}
-	switch known, empty := knownRange(head.Get("Range")); {
-	case !known:
-		head.Del("Range")
-	case empty || e.Size == 0:
-		return r, e, "InvalidRange", ""
+	if asked := r.Header.Get("Range"); asked != "" {
+		switch known, empty := knownRange(asked); {
+		case !known:
+			change("Range")
+		case empty || e.Size == 0:
+			return r, e, "InvalidRange", ""
+		}
 	}
-	signed := head.Get("Authorization") != "" || q.Has("X-Amz-Signature")
-	e.Attr = maps.Clone(e.Attr)
+	of := e.Attr
 	for name, values := range q {
 		header, is := strings.CutPrefix(name, "response-")
 		switch {
 		case !is:
+			continue
 		case !strings.Contains(" content-type content-language expires cache-control content-disposition content-encoding ", " "+header+" "):
 			return r, e, "InvalidArgument", ""
-		case !signed:
+		case r.Header.Get("Authorization") == "" && !q.Has("X-Amz-Signature"):
 			return r, e, "InvalidRequest", "Request specific response headers cannot be used for anonymous GET requests."
-		case e.Attr == nil:
-			e.Attr = map[string]string{header: values[0]}
-		default:
-			e.Attr[header] = values[0]
 		}
+		if of = maps.Clone(of); of == nil {
+			of = map[string]string{}
+		}
+		of[header] = values[0]
 	}
-	r = r.WithContext(r.Context())
-	r.Header = head
+	e.Attr = of
 	return r, e, "", ""
 }
 
