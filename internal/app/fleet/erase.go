@@ -243,9 +243,9 @@ type Erased struct {
 	book.Erased
 }
 
-// FinishErasure removes all archives that were replaced, whatever their grace, and takes names out of the lists of
-// the fleet and out of the catalogue, of which nothing earlier can be read any more. It writes a proof. No archive
-// may have the names.
+// FinishErasure removes all archives that were replaced, whatever their grace. It takes names out of the lists of the
+// fleet and out of the catalogue, and writes a proof. Earlier states of the catalogue cannot be read afterwards. No
+// archive may have the names any more.
 func FinishErasure(ctx context.Context, f Fleet, names []string) (done Erased, err error) {
 	done = Erased{Time: time.Now().UTC(), Catalog: f.Book.ID(), Archives: []string{}}
 	erased := make(map[string]bool, len(names))

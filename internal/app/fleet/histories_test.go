@@ -663,7 +663,7 @@ func (h *history) retired(m *machine, b *book.Book, key string, is *thing, began
 	case err != nil:
 		h.breaks("%s removes %s: %v", m.name, key, err)
 	case began.Sub(asked.at) > time.Minute:
-		h.breaks("%s removes %s, of which it has heard %s ago", m.name, key, began.Sub(asked.at))
+		h.breaks("%s removes %s, and last heard of it %s ago", m.name, key, began.Sub(asked.at))
 	case f.Original == catalog.OriginalStays:
 		h.breaks("%s removes %s, and no commit says so", m.name, key)
 	case f.Original == catalog.OriginalLeaving && !(h.marked(b, "from", f.Since) && h.marked(b, "out", f.Since)):

@@ -341,7 +341,7 @@ func TestADamagedListIsNamed(t *testing.T) {
 	small := spec
 	small.ChunkObjects = 10
 	s.plan(small)
-	lists := slices.DeleteFunc(s.S3.Keys("out"), func(key string) bool { return !strings.HasPrefix(key, "set.catalog/work/") })
+	lists := slices.DeleteFunc(s.S3.Keys("out"), func(key string) bool { return !strings.HasPrefix(key, path.Join("set.catalog", workKind)) })
 	content := slices.Clone(s.S3.Get("out", lists[1]))
 	content[len(content)/2] ^= 1
 	s.S3.Put("out", lists[1], content)

@@ -438,8 +438,8 @@ func (f Fleet) finder(j *job, of scope) func(ctx context.Context, name string) (
 	}
 }
 
-// known yields what is packed or waits, in byte order. What waits comes first. Of what is packed, it yields only
-// that of some spans.
+// known yields what is packed or waits, in byte order. What waits comes first. It yields packed files only if they are in
+// one of the spans.
 func (f Fleet) known(ctx context.Context, j *job, of scope, begun []chunk, spans []span) iter.Seq2[known, error] {
 	all := []iter.Seq2[known, error]{}
 	for _, k := range begun {

@@ -21,9 +21,9 @@ var planted = []testkit.Plant{
 
 // rare are faults that 10,000 histories find.
 var rare = []testkit.Plant{
-	{"headers are not compared before a retirement", "retiring.go", "keeps && !maps.Equal(was, headers) {", "keeps && !maps.Equal(was, was) {"},
+	{"headers are not compared before a retirement", "proving.go", "keeps && !maps.Equal(was, headers) {", "keeps && !maps.Equal(was, was) {"},
 	{"originals are deleted without the condition", "retiring.go", "remove := storekit.RemoveIf", "remove := func(ctx context.Context, st store.Store, i store.Info) error { return storekit.Remove(ctx, st, i.Name) }"},
-	{"an archive that is another one proves originals", "retiring.go", "x.leave(ArchiveChanged, err)", "_ = stale"},
+	{"an archive that is another one proves originals", "proving.go", "x.leave(ArchiveChanged, err)", "_ = stale"},
 	{"originals are deleted that were asked for long ago", "retiring.go", "mostAsked = time.Minute", "mostAsked = 1000 * time.Hour"},
 	{"what is in the catalogue is packed again", "waiting.go", "if more && l.Path == m.Path && m.isPacked(l) {", "if false {"},
 	{"an original that is being removed and is there stays", "plan.go", "is = rows.Lingers", "is = rows.Stays"},

@@ -5,7 +5,6 @@ package s3test
 import (
 	"bytes"
 	"cmp"
-	"crypto/hmac"
 	"crypto/md5"
 	"crypto/sha1"
 	"crypto/sha256"
@@ -418,53 +417,6 @@ func answer(w http.ResponseWriter, name, inner string) {
 	fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><%s xmlns="http://s3.amazonaws.com/doc/2006-03-01/">%s</%s>`, name, inner, name)
 }
 
-// remove deletes an object. It becomes an older version, or the named one is deleted for good.
-func (s *Server) remove(bucket, key, version string) {
-	at := bucket + "/" + key
-	if o := s.buckets[bucket][key]; version == "" && o != nil && s.Versions {
-		s.older = append(s.older, at)
-	} else if i := slices.Index(s.older, at); version != "" && i >= 0 {
-		s.older = slices.Delete(s.older, i, i+1)
-	}
-	delete(s.buckets[bucket], key)
-}
-
-// Older returns what was deleted, as bucket/key, and is kept as older versions.
-func (s *Server) Older() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Sorted(slices.Values(s.older))
-}
-
-func (s *Server) removeMany(w http.ResponseWriter, bucket string, body []byte) (code string) {
-	var ask struct {
-		Object []struct{ Key, ETag, VersionId string }
-	}
-	if err := xml.Unmarshal(body, &ask); err != nil || len(ask.Object) > 1000 {
-		return "MalformedXML"
-	}
-	if statuses[s.Many] != 0 {
-		return s.Many
-	}
-	var said strings.Builder
-	for _, x := range ask.Object {
-		o, did := s.buckets[bucket][x.Key], "<Deleted><Key>%s</Key></Deleted>"
-		switch {
-		case s.Many == "" && x.ETag != "" && o == nil:
-			did = "<Error><Key>%s</Key><Code>NoSuchKey</Code></Error>"
-		case s.Many == "" && x.ETag != "" && o.etag != x.ETag:
-			did = "<Error><Key>%s</Key><Code>PreconditionFailed</Code></Error>"
-		default:
-			s.remove(bucket, x.Key, x.VersionId)
-		}
-		var key bytes.Buffer
-		_ = xml.EscapeText(&key, []byte(x.Key))
-		fmt.Fprintf(&said, did, key.String())
-	}
-	answer(w, "DeleteResult", said.String())
-	return ""
-}
-
 // tags answers what is described as X-Amz-Tagging. Objects with nothing but a number of tags refuse that.
 func (s *Server) tags(w http.ResponseWriter, o *object) (code string) {
 	if o == nil {
@@ -703,90 +655,4 @@ func (s *Server) listUploads(w http.ResponseWriter, bucket string, q url.Values)
 	}
 	answer(w, "ListMultipartUploadsResult", b.String())
 	return ""
-}
-
-// unsigned returns an error code if a request's signature is wrong, or "".
-func (s *Server) unsigned(r *http.Request, body []byte, region string, now time.Time) string {
-	d := s.dialect()
-	auth, ok := strings.CutPrefix(r.Header.Get("Authorization"), d.algorithm)
-	if !ok {
-		if token, bears := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); bears && s.Google {
-			if token == "" || token != s.Bearer {
-				return "AuthenticationRequired"
-			}
-			return ""
-		}
-		if s.Public && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-			return ""
-		}
-		return "AccessDenied"
-	}
-	fields := map[string]string{}
-	for part := range strings.SplitSeq(auth, ",") {
-		k, v, _ := strings.Cut(strings.TrimSpace(part), "=")
-		fields[k] = v
-	}
-	scope := strings.Split(fields["Credential"], "/")
-	if len(scope) != 5 || scope[3] != d.service || scope[4] != d.end {
-		return "AuthorizationHeaderMalformed"
-	}
-	at, err := time.Parse("20060102T150405Z", r.Header.Get(d.headers+"Date"))
-	hash := r.Header.Get(d.headers + "Content-Sha256")
-	switch sum := sha256.Sum256(body); {
-	case scope[0] != AccessKey:
-		return "InvalidAccessKeyId"
-	case scope[2] != region:
-		return "AuthorizationHeaderMalformed"
-	case err != nil || !strings.HasPrefix(r.Header.Get(d.headers+"Date"), scope[1]):
-		return "AccessDenied"
-	case at.Sub(now).Abs() > 15*time.Minute:
-		return "RequestTimeTooSkewed"
-	case r.Header.Get(d.headers+"Security-Token") != s.Token:
-		return "InvalidToken"
-	case hash != hex.EncodeToString(sum[:]) && hash != "UNSIGNED-PAYLOAD":
-		return "XAmzContentSHA256Mismatch"
-	}
-	names := strings.Split(fields["SignedHeaders"], ";")
-	var head strings.Builder
-	for _, name := range names {
-		value := strings.Join(r.Header.Values(name), ",")
-		if name == "host" {
-			value = r.Host
-		}
-		fmt.Fprintf(&head, "%s:%s\n", name, strings.Join(strings.Fields(value), " "))
-	}
-	// All headers that could change the response must be signed.
-	for k := range r.Header {
-		k = strings.ToLower(k)
-		if (strings.HasPrefix(k, strings.ToLower(d.headers)) || k == "range" || k == "if-match") && !slices.Contains(names, k) {
-			return "AccessDenied"
-		}
-	}
-	query := strings.ReplaceAll(r.URL.Query().Encode(), "+", "%20")
-	canonical := strings.Join([]string{r.Method, uri(r.URL.Path), query, head.String(), fields["SignedHeaders"], hash}, "\n")
-	sum := sha256.Sum256([]byte(canonical))
-	text := strings.Join([]string{strings.TrimSpace(d.algorithm), r.Header.Get(d.headers + "Date"), strings.Join(scope[1:], "/"), hex.EncodeToString(sum[:])}, "\n")
-	key := []byte(d.key + Secret)
-	for _, part := range append(scope[1:], text) {
-		m := hmac.New(sha256.New, key)
-		m.Write([]byte(part))
-		key = m.Sum(nil)
-	}
-	if !hmac.Equal([]byte(hex.EncodeToString(key)), []byte(fields["Signature"])) {
-		return "SignatureDoesNotMatch"
-	}
-	return ""
-}
-
-// uri escapes a path as in signatures: all characters except letters, digits, -._~ and slashes.
-func uri(path string) string {
-	var b strings.Builder
-	for _, c := range []byte(path) {
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~/", c) >= 0 {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, "%%%02X", c)
-		}
-	}
-	return b.String()
 }

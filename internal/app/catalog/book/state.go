@@ -123,7 +123,7 @@ type Commit struct {
 	Removals []Removal `json:"removals,omitempty"` // of what Drop drops
 	Removed  []ID      `json:"removed,omitempty"`  // Removals of earlier commits that are done
 
-	// Erased is the hash of a commit in whose place this one is, which says nothing: a name was erased.
+	// Erased is the hash of the commit that this one replaces, because a name was erased. It says nothing else.
 	Erased string `json:"erased,omitempty"`
 
 	since  int64  // from which the work began, if it is not Base
