@@ -603,9 +603,14 @@ func (h *history) serves(b *book.Book, key string, x *thing) error {
 	return err
 }
 
+// of is the catalogue that a machine works for.
+func (h *history) of(m *machine) *copied {
+	return h.copies[slices.IndexFunc(h.copies, func(c *copied) bool { return slices.Contains(c.machines, m) })]
+}
+
 // removed is called before a machine removes an object.
 func (h *history) removed(m *machine, bucket, name string, is *thing, began time.Time) {
-	c := h.copies[slices.IndexFunc(h.copies, func(c *copied) bool { return slices.Contains(c.machines, m) })]
+	c := h.of(m)
 	b := h.watch(c)
 	if bucket == "from" && !book.IsMarker(name) || strings.HasSuffix(name, ".caf") {
 		for _, other := range h.copies {
@@ -626,12 +631,20 @@ func (h *history) removed(m *machine, bucket, name string, is *thing, began time
 	}
 }
 
-// marked reports whether there is a marker of a commit, or a later one.
-func (h *history) marked(b *book.Book, bucket string, commit int64) bool {
-	for _, name := range h.names(bucket, "") {
-		m, ok := book.ParseMarker(name)
-		if knows, err := b.Knows(h.ctx, m); ok && err == nil && knows && m.Commit >= commit {
-			return true
+// marked reports whether there is a marker of a commit, or a later one, which may be that of a copy.
+func (h *history) marked(m *machine, bucket string, commit int64) bool {
+	stored := func(c *copied) *thing { return h.get("out", fmt.Sprintf("%s/commits/%016d", c.name, commit)) }
+	own := h.of(m)
+	for _, c := range h.copies {
+		if a, b := stored(own), stored(c); c != own && (a == nil || b == nil || !bytes.Equal(a.data, b.data)) {
+			continue
+		}
+		b := h.watch(c)
+		for _, name := range h.names(bucket, "") {
+			m, ok := book.ParseMarker(name)
+			if knows, err := b.Knows(h.ctx, m); ok && err == nil && knows && m.Commit >= commit {
+				return true
+			}
 		}
 	}
 	return false
@@ -666,7 +679,7 @@ func (h *history) retired(m *machine, b *book.Book, key string, is *thing, began
 		h.breaks("%s removes %s, and last heard of it %s ago", m.name, key, began.Sub(asked.at))
 	case f.Original == catalog.OriginalStays:
 		h.breaks("%s removes %s, and no commit says so", m.name, key)
-	case f.Original == catalog.OriginalLeaving && !(h.marked(b, "from", f.Since) && h.marked(b, "out", f.Since)):
+	case f.Original == catalog.OriginalLeaving && !(h.marked(m, "from", f.Since) && h.marked(m, "out", f.Since)):
 		h.breaks("%s removes %s without a marker of commit %d", m.name, key, f.Since)
 	}
 }
@@ -691,7 +704,7 @@ func (h *history) tidied(m *machine, b *book.Book, name string) {
 	switch {
 	case err != nil || time.Since(at) < grace:
 		h.breaks("%s removes %s after %s: %v", m.name, name, time.Since(at), err)
-	case !h.marked(b, "out", s.Removals[i].Commit):
+	case !h.marked(m, "out", s.Removals[i].Commit):
 		h.breaks("%s removes %s without a marker", m.name, name)
 	}
 }
