@@ -414,7 +414,7 @@ func (o *simulatedObject) ask(ctx context.Context, op string) (*thing, error) {
 	}
 	if m != nil && o.s.bucket == "from" {
 		m.mu.Lock()
-		m.asked[o.name] = asking{now, time.Now()}
+		m.asked[o.name] = asking{o.is, time.Now()} // a later answer says nothing of other headers
 		m.mu.Unlock()
 	}
 	return o.is, nil
