@@ -33,6 +33,8 @@ type Options struct {
 	Fresh time.Duration
 	// Now is the time of commits; nil means time.Now.
 	Now func() time.Time
+	// Over returns the layers that lookups and lists see over the commits, the newest first. Nil means none.
+	Over func() []Layer
 
 	text   func() string // random names
 	inline int           // how large a run in a commit may be

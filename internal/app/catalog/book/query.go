@@ -79,6 +79,11 @@ func (b *Book) Archives(ctx context.Context) (all []catalog.Archive, err error) 
 
 // ArchiveOf returns the record of the archive with an ID, or an error that wraps fs.ErrNotExist.
 func (b *Book) ArchiveOf(ctx context.Context, id int64) (catalog.Archive, error) {
+	for _, x := range b.over() {
+		if a, ok := x.Archive(id); ok {
+			return a, nil
+		}
+	}
 	s, err := b.State(ctx)
 	if err != nil {
 		return catalog.Archive{}, err
@@ -176,9 +181,30 @@ func (b *Book) HeadersOf(_ context.Context, l catalog.Location) (headers map[str
 	return headers, nil
 }
 
-// A look is what a run has of a name.
+// A Layer has rows that will be in a commit, and are newer than those of all commits and of the layers after it.
+type Layer interface {
+	rows.Source
+	// Archive returns an archive that only the layer knows, by its ID.
+	Archive(id int64) (catalog.Archive, bool)
+}
+
+// LayerID returns the ID of an archive that only a layer knows. No commit has its number.
+func LayerID(n int64, ordinal int) rows.ArchiveID {
+	return rows.ArchiveID{Commit: rows.MostCommit - n, Ordinal: ordinal}
+}
+
+// over returns the layers. A reader must take them before it takes the state: a layer goes when a commit has its rows.
+func (b *Book) over() []Layer {
+	if b.o.Over == nil {
+		return nil
+	}
+	return b.o.Over()
+}
+
+// A look is what a run, or a layer, has of a name.
 type look struct {
 	run     *rows.Run
+	from    rows.Source
 	always  bool // even if its filter is far: its page takes no more
 	all     []catalog.Location
 	fates   []rows.Row
@@ -186,10 +212,12 @@ type look struct {
 }
 
 func (b *Book) look(ctx context.Context, l *look, s *State, path string) error {
-	if may, err := l.run.MayHave(ctx, path, l.always); err != nil || !may {
-		return err
+	if l.run != nil {
+		if may, err := l.run.MayHave(ctx, path, l.always); err != nil || !may {
+			return err
+		}
 	}
-	for x, err := range l.run.From(ctx, path) {
+	for x, err := range l.from.From(ctx, path) {
 		switch {
 		case err != nil:
 			return err
@@ -208,14 +236,17 @@ func (b *Book) look(ctx context.Context, l *look, s *State, path string) error {
 
 // Holders returns all archives that have a path, the newest first.
 func (b *Book) Holders(ctx context.Context, path string) (all []catalog.Found, err error) {
+	var looks []*look
+	for _, x := range b.over() {
+		looks = append(looks, &look{from: x})
+	}
 	s, err := b.State(ctx)
 	var runs []*rows.Run
 	if err == nil {
 		runs, err = b.runsOf(ctx, s.Runs)
 	}
-	var looks []*look
 	for i, r := range runs {
-		looks = append(looks, &look{run: r, always: i == 0})
+		looks = append(looks, &look{run: r, from: r, always: i == 0})
 	}
 	if err == nil {
 		err = atOnce(ctx, b, looks, func(ctx context.Context, l *look) error { return b.look(ctx, l, s, path) })
@@ -262,6 +293,10 @@ func (b *Book) NewestIn(ctx context.Context, path string, in catalog.Scope) (cat
 
 // each calls do with all rows in [from, before), and perhaps some after them, until it returns an error.
 func (b *Book) each(ctx context.Context, from, before string, do func(s *State, x *rows.Item) error) error {
+	var all []rows.Source
+	for _, x := range b.over() {
+		all = append(all, x)
+	}
 	s, err := b.State(ctx)
 	var runs []*rows.Run
 	if err == nil {
@@ -271,10 +306,13 @@ func (b *Book) each(ctx context.Context, from, before string, do func(s *State, 
 	if err == nil {
 		err = b.fetch(ctx, runs, from)
 	}
-	if err != nil || len(runs) == 0 {
+	for _, r := range runs {
+		all = append(all, r)
+	}
+	if err != nil || len(all) == 0 {
 		return err
 	}
-	for x, err := range rows.Merged(ctx, runs, from) {
+	for x, err := range rows.Merged(ctx, all, from) {
 		if err == nil {
 			err = do(s, x)
 		}

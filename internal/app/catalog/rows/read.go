@@ -447,10 +447,16 @@ func (p *page) find(c *cursor, name string) (int, error) {
 // All yields all rows.
 func (r *Run) All(ctx context.Context) iter.Seq2[*Item, error] { return r.From(ctx, "") }
 
-// Merged yields the rows of several runs from a name on, in the order of rows.
-func Merged(ctx context.Context, runs []*Run, name string) iter.Seq2[*Item, error] {
-	if len(runs) == 1 {
-		return runs[0].From(ctx, name)
+// A Source has rows, in their order.
+type Source interface {
+	// From yields those from a name on. What it yields is valid until the next.
+	From(ctx context.Context, name string) iter.Seq2[*Item, error]
+}
+
+// Merged yields the rows of several sources from a name on, in the order of rows.
+func Merged[S Source](ctx context.Context, all []S, name string) iter.Seq2[*Item, error] {
+	if len(all) == 1 {
+		return all[0].From(ctx, name)
 	}
 	return func(yield func(*Item, error) bool) {
 		type head struct {
@@ -462,7 +468,7 @@ func Merged(ctx context.Context, runs []*Run, name string) iter.Seq2[*Item, erro
 			h.Item, err, more = h.next()
 			return more && err == nil, err
 		}
-		for _, r := range runs {
+		for _, r := range all {
 			next, stop := iter.Pull2(r.From(ctx, name))
 			defer stop()
 			h := &head{next: next}
