@@ -61,9 +61,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // A Log is the header of a segment.
 type Log struct {
 	ID     [16]byte // random
-	Number int64          // of the segment
-	Seq    int64          // sequence number of the first row
-	Text   string         // of the caller, at most 64 KiB
+	Number int64    // of the segment
+	Seq    int64    // sequence number of the first row
+	Text   string   // of the caller, at most 64 KiB
 }
 
 // A LogRow is a version of a file, or its deletion.
@@ -74,10 +74,10 @@ type LogRow struct {
 	// Off and Size are the place of the content in the segment, or in the archive that Elsewhere
 	// names in words of the caller. AppendBatch sets Off unless there is an Elsewhere.
 	Off, Size int64
-	Sum       [32]byte // BLAKE3 of the content; may be zero if it is elsewhere
-	Modified  time.Time       // in milliseconds
-	ETag      string          // with its quotes
-	Headers   string          // a JSON object, sorted by name, as in the index; "" if there are none
+	Sum       [32]byte  // BLAKE3 of the content; may be zero if it is elsewhere
+	Modified  time.Time // in milliseconds
+	ETag      string    // with its quotes
+	Headers   string    // a JSON object, sorted by name, as in the index; "" if there are none
 	Elsewhere string
 }
 
@@ -485,11 +485,11 @@ func (t *table) finishLogged(id [logIDLen]byte) {
 
 // logReader returns a reader of the log that an object begins with. If it has no whole header, its ID is
 // zero, and becomes that of the first batch.
-func logReader(ctx context.Context, obj store.Object, size int64) (*LogReader, error) {
+func logReader(ctx context.Context, obj store.Object, size int64, block int) (*LogReader, error) {
 	read := func(p []byte, off int64) error { return obj.ReadAt(ctx, p, off) }
-	l, err := NewLogReader(read, size, findLogBlock)
+	l, err := NewLogReader(read, size, block)
 	if l == nil {
-		l = &LogReader{read: read, size: size, block: findLogBlock, budget: 4*size + maxLogRows}
+		l = &LogReader{read: read, size: size, block: int64(block), budget: 4*size + maxLogRows}
 	}
 	return l, err
 }
@@ -499,7 +499,7 @@ func (r *reader) unsealed(ctx context.Context, err error) error {
 	if !errors.Is(err, format.ErrCorrupt) {
 		return err
 	}
-	l, lerr := logReader(ctx, r.obj, r.size)
+	l, lerr := logReader(ctx, r.obj, r.size, logFixed)
 	if lerr != nil || l.ID == [logIDLen]byte{} {
 		return errors.Join(err, lerr)
 	}
@@ -513,7 +513,7 @@ func (r *reader) explain(ctx context.Context, t *table) error {
 	if t.top.log == "" || len(t.frames.All) > 0 {
 		return nil
 	}
-	l, err := logReader(ctx, r.obj, r.off)
+	l, err := logReader(ctx, r.obj, r.off, findLogBlock)
 	if err != nil || hex.EncodeToString(l.ID[:]) != t.top.log {
 		return err
 	}

@@ -2,13 +2,20 @@ package caf
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 )
 
 // logFile is a segment that is written as a gateway does.
@@ -313,4 +320,214 @@ func FuzzLog(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A sealed log is a CAF for all readers, and verify finds nothing.
+func TestASealedLogIsACAF(t *testing.T) {
+	f := someLog(t)
+	b := f.sealed(t)
+	want := map[string][]byte{"a": []byte("second"), "b": []byte("stays"), "empty": {}, "empty/of": []byte("x")}
+	wantGocafReads(t, b, want)
+	if !bytes.Equal(b, f.sealed(t)) {
+		t.Error("sealing again gives other bytes")
+	}
+	if got := problemsOf(t, b); len(got) != 1 || got[0].Class != "name-conflict" {
+		t.Errorf("verify says %v", got)
+	}
+	st := mem(b)
+	r, err := open(t.Context(), st, "x.caf", format.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := r.Lookup(t.Context(), "a")
+	if err != nil || e.Attr[kit.ETagAttr] != someETag || e.Attr["content-type"] != "text/plain" || !e.ModTime.Equal(time.UnixMilli(1_700_000_000_123)) {
+		t.Errorf("%+v, %v", e, err)
+	}
+	uses := map[format.Use]int64{}
+	for x, err := range r.Regions(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		uses[x.Use] += x.Len
+	}
+	if uses[format.Trash] != int64(len("first")+len("goes")) || uses[format.Unknown] != 0 {
+		t.Errorf("regions %v", uses)
+	}
+}
+
+func problemsOf(t testing.TB, b []byte) (all []format.Problem) {
+	t.Helper()
+	if err := verify(t.Context(), mem(b), "x.caf", format.OpenOptions{}, func(p format.Problem) { all = append(all, p) }); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// Each damage to a frame is a finding, and so is a content that the index lacks.
+func TestVerifyAcceptsOnlyGapsThatTheLogExplains(t *testing.T) {
+	f := newLogFile(1)
+	f.batch(t, "a", "first", "b", "stays")
+	f.batch(t, "a", "second")
+	b := f.sealed(t)
+	if got := problemsOf(t, b); len(got) > 0 {
+		t.Fatalf("%v", got)
+	}
+	for i := int64(0); i < f.ends[2]; i++ {
+		in := false
+		for _, r := range f.rows {
+			in = in || i >= r.Off && i < r.Off+r.Size
+		}
+		damaged := bytes.Clone(b)
+		if damaged[i] ^= 0x10; len(problemsOf(t, damaged)) == 0 && !in {
+			t.Errorf("damage at %d is not found", i)
+		}
+	}
+	// The index of a log that had only the first batch lacks the second version.
+	short := f.rows
+	f.rows = f.rows[:2]
+	b = f.sealed(t)
+	f.rows = short
+	if got := problemsOf(t, b); len(got) != 1 || got[0].Class != "tail-gap" || got[0].Off != f.rows[2].Off {
+		t.Errorf("%v", got)
+	}
+}
+
+// What repair makes of logs.
+func TestRepairTakesFilesOutOfALog(t *testing.T) {
+	f := newLogFile(1)
+	for i := range 9 {
+		f.batch(t, fmt.Sprint("file ", i), fmt.Sprintf("content %d", i), "same", fmt.Sprint("version ", i))
+	}
+	f.batch(t, "file 3", "")
+	all := map[string]string{"same": "version 8"}
+	for i := range 9 {
+		all[fmt.Sprint("file ", i)] = fmt.Sprintf("content %d", i)
+	}
+	delete(all, "file 3")
+	less := func(from map[string]string, names ...string) map[string]string {
+		m := maps.Clone(from)
+		for _, name := range names {
+			delete(m, name)
+		}
+		return m
+	}
+	before := less(all)
+	before["file 3"] = "content 3"
+	zeros := make([]byte, 3000)
+	caf := f.sealed(t)
+	// A CAF whose index is where that of the log would be, as content: its rows are of another file.
+	inner := newLogFile(1)
+	inner.batch(t, "x", `{"format_version":"1.0","files":{"wrong":{"start_byte":0,"end_byte":147}}}`)
+	for _, c := range []struct {
+		what  string
+		b     []byte
+		want  map[string]string
+		lost  int
+		wrong int // problems of the result
+	}{
+		{"as a crash leaves it", append(bytes.Clone(f.b), zeros...), all, 0, 0},
+		{"no batch", append(newLogFile(1).b, zeros...), map[string]string{}, 0, 0},
+		{"a torn frame", append(bytes.Clone(f.b[:f.ends[10]-5]), zeros...), before, 1, 0},
+		{"a torn frame behind which there is nothing", f.b[:f.ends[10]-5], before, 1, 0},
+		{"the last contents are torn", append(slicesOf(f.b[:f.ends[9]], f.ends[9]-1, f.ends[9]), zeros...), map[string]string{
+			"same": "version 7", "file 0": "content 0", "file 1": "content 1", "file 2": "content 2", "file 3": "content 3", "file 4": "content 4", "file 5": "content 5", "file 6": "content 6", "file 7": "content 7"}, 1, 0},
+		{"a frame is damaged", append(slicesOf(f.b, f.ends[4], f.ends[4]+2), zeros...), less(all, "file 4"), 1, 1},
+		{"the header is damaged", append(slicesOf(f.b, 9, 12), zeros...), all, 1, 1},
+		{"the index is cut off", caf[:len(f.b)+30], all, 0, 0},
+		{"the end of the index is damaged", slicesOf(caf, int64(len(caf)-300), int64(len(caf)-4)), all, 0, 0},
+		{"the footer is damaged", slicesOf(caf, int64(len(caf)-4), int64(len(caf))), all, 0, 0},
+		{"an index as content", append(bytes.Clone(inner.b), zeros...), map[string]string{"x": string(inner.b[inner.rows[0].Off:])}, 0, 0},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			st := mem(c.b)
+			told := 0
+			p, err := repair(t.Context(), st, "x.caf", format.OpenOptions{}, func(format.Problem) { told++ })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if told == 0 || len(p.Lost) != c.lost || p.Partial != (c.lost > 0) || len(p.Edits) != 1 {
+				t.Fatalf("%d problems, plan %+v", told, p)
+			}
+			w := bytes.NewBuffer(bytes.Clone(c.b[:p.Edits[0].Off]))
+			if err := p.Edits[0].Write(w); err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]string{}
+			for name, content := range contentsOf(t, w.Bytes()) {
+				got[name] = string(content)
+			}
+			if !maps.Equal(got, c.want) {
+				t.Errorf("the result has %q, expected %q", got, c.want)
+			}
+			if got := problemsOf(t, w.Bytes()); len(got) < c.wrong || c.wrong == 0 && len(got) > 0 {
+				t.Errorf("verify says %v", got)
+			}
+		})
+	}
+}
+
+// contentsOf returns what an archive has.
+func contentsOf(t testing.TB, b []byte) map[string][]byte {
+	t.Helper()
+	r, err := open(t.Context(), mem(b), "x.caf", format.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]byte{}
+	for e, err := range r.Entries(t.Context()) {
+		if err != nil || e.Fault != nil {
+			t.Fatalf("%+v, %v", e, err)
+		}
+		from := e.Ref.(int64)
+		all[e.Name] = b[from : from+e.Size]
+	}
+	return all
+}
+
+// A log that was not sealed says so, and what to do. A CAF that has it as its first file is a CAF.
+func TestALogSaysThatItIsNotSealed(t *testing.T) {
+	f := someLog(t)
+	for _, b := range [][]byte{f.b, append(bytes.Clone(f.b), make([]byte, 100_000)...), f.b[:len(f.b)-1], f.sealed(t)[:len(f.b)+9]} {
+		st := mem(b)
+		_, err := open(t.Context(), st, "x.caf", format.OpenOptions{})
+		if e, ok := errors.AsType[*format.CorruptError](err); !ok || e.Class != "unsealed-log" {
+			t.Errorf("%v", err)
+		}
+		if got := problemsOf(t, b); len(got) != 1 || got[0].Class != "unsealed-log" || got[0].Severity != format.Error {
+			t.Errorf("%v", got)
+		}
+	}
+	end := strconv.Itoa(len(f.b))
+	b := append(bytes.Clone(f.b), `{"format_version":"1.0","files":{"log":{"start_byte":0,"end_byte":`+end+`}}}`...)
+	b = appendFooter(b, int64(len(b)-len(f.b)))
+	if got := contentsOf(t, b); !bytes.Equal(got["log"], f.b) {
+		t.Errorf("%q", got)
+	}
+	if got := problemsOf(t, b); len(got) > 0 {
+		t.Errorf("%v", got)
+	}
+	// Also if its footer is wrong.
+	p, err := repair(t.Context(), mem(append(b, 0)), "x.caf", format.OpenOptions{}, func(format.Problem) {})
+	if err != nil || len(p.Edits) != 1 || p.Edits[0].Off != int64(len(f.b)) {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	var w bytes.Buffer
+	if err := p.Edits[0].Write(&w); err != nil || !strings.Contains(w.String(), `"log":{"start_byte":0,"end_byte":`+end) {
+		t.Errorf("%s, %v", &w, err)
+	}
+}
+
+// A repaired archive whose files have moved is no sealed log any more.
+func TestMovedFilesAreOfNoLog(t *testing.T) {
+	f := newLogFile(1)
+	f.batch(t, "a", "first", "b", "second")
+	b := append([]byte("in front"), f.sealed(t)...)
+	p, err := repair(t.Context(), mem(b), "x.caf", format.OpenOptions{}, func(format.Problem) {})
+	if err != nil || len(p.Edits) != 1 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	var w bytes.Buffer
+	if err := p.Edits[0].Write(&w); err != nil || strings.Contains(w.String(), `"log"`) {
+		t.Errorf("%s, %v", &w, err)
+	}
 }

@@ -163,7 +163,7 @@ func (m *repairer) namedIndex(tail []byte) (bool, error) {
 
 // readLog reads the files of a log from its batches. It returns nil if there is none, and what is lost.
 func (m *repairer) readLog() (_ *table, lost []string, _ error) {
-	l, err := logReader(m.ctx, m.obj, m.size)
+	l, err := logReader(m.ctx, m.obj, m.size, findLogBlock)
 	if err != nil {
 		return nil, nil, err
 	}
