@@ -30,9 +30,12 @@ var Format = &format.Format{
 	Repair: repair,
 }
 
-// detect never returns Certain. There is no magic number, so any file could end in something that
-// reads as an index, and a format with a magic number must win.
+// detect returns Certain only for a log. A CAF has no magic number, so any file could end in something
+// that reads as an index, and a format with a magic number must win.
 func detect(p format.Probe) format.Match {
+	if len(p.Head) >= logFixed && string(p.Head[:len(logMagic)]) == logMagic {
+		return format.Certain
+	}
 	at, n, fault := parseFooter(p.Tail, p.Size)
 	if fault != nil || p.Size < 0 || n > (format.Limits{}).OrDefault().Index {
 		return format.No

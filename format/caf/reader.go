@@ -79,7 +79,7 @@ func openReader(ctx context.Context, st store.Store, name string, o format.OpenO
 	}
 	var f *fault
 	if r.off, r.n, f = parseFooter(r.tail, r.size); f != nil {
-		return nil, r.corrupt(f)
+		return nil, r.unsealed(ctx, r.corrupt(f))
 	}
 	if r.n > r.limits.Index {
 		return nil, tooLarge(name, r.off, r.n, r.limits.Index)
@@ -141,6 +141,7 @@ func (r *reader) load(ctx context.Context) (*table, error) {
 		return t.add(row)
 	})
 	if err := r.scan(s); err != nil {
+		err = r.unsealed(ctx, err)
 		if errors.Is(err, format.ErrCorrupt) || errors.Is(err, errors.ErrUnsupported) {
 			r.loadErr = err // damage is permanent, but not a broken connection
 		}
@@ -327,6 +328,21 @@ func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 			if t.rowFault(s) == nil && s.end > s.start &&
 				!yield(format.Region{Object: r.name, Off: s.start, Len: s.end - s.start, Use: format.Trash, Label: "replaced " + t.nameOf(s)}, nil) {
 				return
+			}
+		}
+		if err := r.explain(ctx, t); err != nil {
+			yield(format.Region{}, err)
+			return
+		}
+		for _, x := range []struct {
+			format.Use
+			string
+			kit.Ranges
+		}{{format.IndexData, "frames of the log", t.frames}, {format.Trash, "replaced or deleted in the log", t.dead}} {
+			for _, at := range x.All {
+				if !yield(format.Region{Object: r.name, Off: at.From, Len: at.To - at.From, Use: x.Use, Label: x.string}, nil) {
+					return
+				}
 			}
 		}
 		for _, gap := range t.gaps() {

@@ -52,6 +52,9 @@ type repairer struct {
 	p    format.Plan
 	work int64 // bytes that scans of candidates may still read
 
+	logged bool  // t has the rows of a log
+	logEnd int64 // no index before it counts, since contents of a log may look like one
+
 	names    map[string]bool // of all files; nil until it is needed
 	index    []byte          // as it is stored; nil until it is needed
 	searched int64           // bytes hashed to find files that are elsewhere
@@ -67,7 +70,14 @@ func (m *repairer) plan(tail []byte) (format.Plan, error) {
 		return format.Plan{}, err
 	}
 	if !named {
-		err := m.find()
+		log, lost, err := m.readLog()
+		if err == nil {
+			err = m.find()
+		}
+		// If a row had the header, the log would be a file of the archive.
+		if err == nil && log != nil && (m.t == nil || m.p.Partial && !slices.ContainsFunc(m.t.rows, func(r record) bool { return r.start == 0 && r.end > 0 })) {
+			m.t, m.end, m.logged, m.p = log, log.dataLen, true, format.Plan{Lost: lost, Partial: len(lost) > 0}
+		}
 		if err == nil && m.t == nil {
 			err = m.restOfNamed(tail)
 			named = m.t != nil
@@ -89,6 +99,9 @@ func (m *repairer) plan(tail []byte) (format.Plan, error) {
 	moved, err := m.move()
 	if err != nil {
 		return format.Plan{}, err
+	}
+	if moved {
+		m.t.top.log = "" // its frames say otherwise
 	}
 	cut, err := m.cut(named && len(m.t.damaged) == 0 && !m.t.top.unproven)
 	if err != nil {
@@ -146,6 +159,70 @@ func (m *repairer) namedIndex(tail []byte) (bool, error) {
 	t.finish(m.said, m.isSaid)
 	m.t, m.end = t, off
 	return true, nil
+}
+
+// readLog reads the files of a log from its batches. It returns nil if there is none, and what is lost.
+func (m *repairer) readLog() (_ *table, lost []string, _ error) {
+	l, err := logReader(m.ctx, m.obj, m.size, findLogBlock)
+	if err != nil {
+		return nil, nil, err
+	}
+	if l.ID == [logIDLen]byte{} {
+		kit.Say(&lost, "the header of the log")
+	}
+	t := m.newTable(m.size)
+	var last *LogBatch
+	add := func(x *LogBatch) error {
+		before := last
+		if last = x; before == nil {
+			return nil
+		}
+		for i := range before.Rows {
+			if err := t.addLogged(&before.Rows[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for x, err := range l.Batches(func(from, to int64) {
+		if from > 0 {
+			kit.Say(&lost, "what bytes %d to %d of the log say: older versions of files that they replace or delete may be in the result", from, to)
+		}
+	}) {
+		if err == nil {
+			err = add(x)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	if l.ID == [logIDLen]byte{} {
+		return nil, nil, nil
+	}
+	after := make([]byte, min(findLogBlock, m.size-l.End))
+	if err := m.fetch(after, l.End); err != nil {
+		return nil, nil, err
+	}
+	sealed := bytes.HasPrefix(after, []byte{'{'})
+	if last != nil && !sealed {
+		whole, err := l.Whole(last)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !whole {
+			kit.Say(&lost, "the last batch, at byte %d, with %d files: not all of its contents are whole, as after a crash before it was acknowledged", last.Off, len(last.Rows))
+			l.End, last = last.Off, nil
+		}
+	}
+	if len(bytes.Trim(after, "\x00")) > 0 && !sealed {
+		kit.Say(&lost, "a batch at byte %d that is not whole, as after a crash before it was acknowledged", l.End)
+	}
+	if err := add(nil); err != nil {
+		return nil, nil, err
+	}
+	t.dataLen, m.logEnd = l.End, l.End
+	t.finishLogged(l.ID)
+	return t, lost, nil
 }
 
 // restOfNamed reads the rest of the index that the footer names, if its beginning is damaged.
@@ -241,6 +318,9 @@ func beginsIndex(b []byte) bool {
 // are.
 func (m *repairer) try(off int64) (_ *table, whole bool, _ error) {
 	t := m.newTable(off)
+	if off < m.logEnd {
+		return nil, false, nil
+	}
 	limit := min(m.size, off+m.limits.Index)
 	s := scanRange(m.fetch, off, limit, m.limits.Depth, t.add)
 	s.salvage = true
@@ -368,7 +448,10 @@ func (t *table) setDigest(i int, digest string) {
 func (m *repairer) explain(named bool) {
 	t := m.t
 	note := func(format string, args ...any) { m.p.Notes = append(m.p.Notes, fmt.Sprintf(format, args...)) }
-	if !named {
+	switch {
+	case m.logged:
+		note("took %d files from the batches of a log", len(t.rows))
+	case !named:
 		note("found an index with %d files at byte %d, which the footer does not point to", len(t.rows), m.end)
 	}
 	for _, d := range t.damaged {
@@ -390,7 +473,7 @@ func (m *repairer) explain(named bool) {
 	for _, gap := range t.gaps() {
 		unnamed += gap.To - gap.From
 	}
-	if m.p.Partial && unnamed > 0 {
+	if m.p.Partial && unnamed > 0 && !m.logged {
 		m.p.Lost = append(m.p.Lost, fmt.Sprintf("the names of %d bytes of data; the data stay in place", unnamed))
 	}
 	note("wrote a new index of %d files and a footer at byte %d", len(t.rows), m.end)

@@ -47,6 +47,7 @@ type topLevel struct {
 	hasFiles         bool
 	writer           string
 	extra            []byte // unknown members, separated by commas
+	log              string // ID of the log of which the archive is a sealed segment; "" if it is none
 	chunk, chunks    int    // number of the chunk and of its set's last one, as far as they are given; 0 if not
 	trailingCommas   int
 	duplicateKeys    int

@@ -3,6 +3,7 @@ package caf
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"path"
@@ -29,6 +30,9 @@ const (
 // members returns the members at the top of an index that are written again unchanged.
 func (t *topLevel) members() string {
 	var all []string
+	if t.log != "" {
+		all = append(all, fmt.Sprintf(`"%s":"%s"`, logKey, t.log))
+	}
 	if t.chunk > 0 {
 		all = append(all, fmt.Sprintf(`"%s":%d`, chunkKey, t.chunk))
 	}
@@ -43,6 +47,15 @@ func (t *topLevel) members() string {
 
 // ofSet reads the member that was just read, if it is one of these.
 func (s *scanner) ofSet(key string) bool {
+	if key == logKey && s.top.writer == writer {
+		_, value, _ := bytes.Cut(s.Since(s.member), []byte(":"))
+		id, err := hex.DecodeString(string(bytes.Trim(bytes.TrimSpace(value), `"`)))
+		if err != nil || len(id) != logIDLen {
+			return false
+		}
+		s.top.log = hex.EncodeToString(id)
+		return true
+	}
 	to := map[string]*int{chunkKey: &s.top.chunk, chunksKey: &s.top.chunks}[key]
 	if to == nil || s.top.writer != writer {
 		return false

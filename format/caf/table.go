@@ -36,9 +36,11 @@ type table struct {
 	ends    ends
 	top     topLevel
 
-	shadowed []record // earlier rows of names that occur again
-	maxEnd   int64    // of rows within the data
-	damaged  []fault  // places that a salvage skipped
+	shadowed []record   // earlier rows of names that occur again
+	frames   kit.Ranges // of a log: its header and frames
+	dead     kit.Ranges // of a log: contents that later rows have replaced or deleted
+	maxEnd   int64      // of rows within the data
+	damaged  []fault    // places that a salvage skipped
 }
 
 func (t *table) add(r *row) error {

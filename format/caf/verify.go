@@ -3,6 +3,7 @@ package caf
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/holdall/holdall/format"
@@ -25,6 +26,9 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	t.checkRows(report)
 	t.checkNames(r.index, report)
 	if t.ends != ambiguous {
+		if err := r.explain(ctx, t); err != nil {
+			return err
+		}
 		t.checkPlaces(report)
 	}
 	return t.checkSet(ctx, st, o, report)
@@ -186,9 +190,9 @@ func (t *table) shared() (n int, bytes int64) {
 	return n, bytes
 }
 
-// gaps returns the runs of data that no row covers, including replaced rows.
+// gaps returns the runs of data that no row covers, including replaced rows and what a log explains.
 func (t *table) gaps() []kit.Range {
-	var used kit.Ranges
+	used := kit.Ranges{All: slices.Concat(t.frames.All, t.dead.All)}
 	for _, rows := range [][]record{t.rows, t.shadowed} {
 		for _, r := range rows {
 			if t.rowFault(r) == nil {

@@ -1,0 +1,347 @@
+package journal
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync/atomic"
+
+	"github.com/holdall/holdall/format/caf"
+)
+
+// A Segment is a file of the log.
+type Segment struct {
+	j       *Journal
+	f       file
+	log     caf.Log
+	first   int64        // where batches begin
+	end     atomic.Int64 // of the last batch that is on the disk
+	batches int64
+	room    int64 // end of what is reserved
+	sealed  atomic.Int64
+	users   atomic.Int64
+}
+
+// closing is how many zeros follow the last batch of a segment that is complete, and of one whose end
+// was cut: so what a client has put last is never read as the footer of a CAF.
+const closing = 4
+
+// Log returns the header of the segment.
+func (s *Segment) Log() caf.Log { return s.log }
+
+// Size returns how many bytes header and batches have. The index of a CAF follows them.
+func (s *Segment) Size() int64 { return s.end.Load() }
+
+// Sealed returns the size of the CAF that the segment is, or 0 if it was not sealed.
+func (s *Segment) Sealed() int64 { return s.sealed.Load() }
+
+func (s *Segment) empty() bool { return s.end.Load() == s.first }
+
+// Hold keeps the segment readable until Release is called. It returns false if it was removed.
+func (s *Segment) Hold() bool {
+	for {
+		n := s.users.Load()
+		if n == 0 {
+			return false
+		}
+		if s.users.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// Release ends what Hold has begun.
+func (s *Segment) Release() {
+	if s.users.Add(-1) == 0 {
+		_ = s.f.Close()
+	}
+}
+
+// ReadAt reads bytes of the segment. The error is ErrRemoved if it was removed before.
+func (s *Segment) ReadAt(p []byte, off int64) (int, error) {
+	if !s.Hold() {
+		return 0, ErrRemoved
+	}
+	defer s.Release()
+	return s.f.ReadAt(p, off)
+}
+
+// reader returns a reader of the batches up to an end.
+func (s *Segment) reader(end int64) (*caf.LogReader, error) {
+	l, err := caf.NewLogReader(func(p []byte, off int64) error {
+		n, err := s.ReadAt(p, off)
+		if n == len(p) {
+			err = nil
+		}
+		return err
+	}, end, blocks)
+	if l == nil && err == nil {
+		err = s.damage(0, "the header of the segment is damaged")
+	}
+	return l, err
+}
+
+// Rows yields all rows in their order, with those that later ones replace.
+func (s *Segment) Rows(ctx context.Context) iter.Seq2[*caf.LogRow, error] {
+	return func(yield func(*caf.LogRow, error) bool) {
+		end := s.Size()
+		l, err := s.reader(end)
+		for err == nil && l.End < end {
+			var x *caf.LogBatch
+			if x, err = l.Read(); err == nil && x == nil {
+				err = s.damage(l.End, "a batch is damaged")
+			}
+			if err == nil {
+				err = ctx.Err()
+			}
+			for i := 0; err == nil && i < len(x.Rows); i++ {
+				if !yield(&x.Rows[i], nil) {
+					return
+				}
+			}
+		}
+		if err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// reserve makes room up to end.
+func (s *Segment) reserve(end int64) error {
+	if end <= s.room {
+		return nil
+	}
+	to := end + s.j.o.Room/4
+	if err := s.f.Allocate(to); err != nil {
+		return s.failed(err)
+	}
+	s.room = to
+	return nil
+}
+
+// failed returns the error of a write. If the disk is full, it takes back what was written.
+func (s *Segment) failed(err error) error {
+	if err = full(err); !errors.Is(err, ErrFull) {
+		return s.j.stop(err)
+	}
+	if cut := s.cut(); cut != nil {
+		return s.j.stop(errors.Join(err, cut))
+	}
+	return fmt.Errorf("%s: %w", s.Path(), err)
+}
+
+// cut removes what is after the last batch.
+func (s *Segment) cut() error {
+	end := s.end.Load()
+	err := s.f.Truncate(end)
+	if err == nil {
+		err = s.f.Truncate(end + closing)
+	}
+	if err == nil {
+		err = s.f.Sync()
+	}
+	s.room = end + closing
+	return err
+}
+
+// recover reads the segment of a number. mend makes the changes that are needed after a crash.
+func (j *Journal) recover(ctx context.Context, number int64, last bool) (mend func() error, err error) {
+	s := &Segment{j: j, log: caf.Log{Number: number}}
+	if s.f, err = j.disk.Open(nameOf(number)); err != nil {
+		return nil, err
+	}
+	j.add(s)
+	size, err := s.f.Size()
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.reader(size)
+	switch {
+	case err != nil:
+		return nil, err
+	case l.Number != number || l.Seq < j.seq:
+		return nil, s.damage(0, "the header is of another segment")
+	}
+	s.log, s.first = l.Log, l.End
+	var x, next *caf.LogBatch
+	for next, err = l.Read(); next != nil && err == nil; next, err = l.Read() {
+		if x, err = next, ctx.Err(); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		next, err = l.Find()
+	}
+	if err == nil && next != nil {
+		err = s.damage(l.End, fmt.Sprintf("a batch is damaged, and a later one is whole, at byte %d", next.Off))
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.end.Store(l.End)
+	s.batches, j.number, j.seq = l.Batch, number, max(j.seq, l.Next)
+	rest, err := s.isZero(l.End, size)
+	if err != nil {
+		return nil, err
+	}
+	complete := rest && size == l.End+closing
+	var index bool // sealing was begun, so all batches are complete
+	if !rest {
+		if index, err = s.indexed(ctx, size); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case complete || s.Sealed() > 0 || rest && !last:
+		return func() error { return nil }, nil
+	case index:
+		return s.cut, nil
+	case !last:
+		return nil, s.damage(l.End, "bytes after the last batch are neither zero nor the index")
+	}
+	// The last batch was acknowledged if anything was written after it.
+	if rest && x != nil {
+		whole, err := l.Whole(x)
+		if err != nil {
+			return nil, err
+		}
+		if !whole {
+			s.end.Store(x.Off)
+			s.batches, j.seq, x = x.Number, l.Next-int64(len(x.Rows)), nil
+		}
+	}
+	return func() error { return s.settle(x) }, nil
+}
+
+// settle makes what was read the state of the disk. The last batch may be in memory alone, even if its
+// sync has failed, so it is written again.
+func (s *Segment) settle(last *caf.LogBatch) error {
+	if last != nil {
+		buf := make([]byte, min(writes, last.End-last.Off))
+		for at := last.Off; at < last.End; at += int64(len(buf)) {
+			buf = buf[:min(int64(len(buf)), last.End-at)]
+			if _, err := s.ReadAt(buf, at); err != nil {
+				return err
+			}
+			if _, err := s.f.WriteAt(buf, at); err != nil {
+				return err
+			}
+		}
+	}
+	return s.cut()
+}
+
+// isZero reports whether there are only zeros from one place to another.
+func (s *Segment) isZero(from, to int64) (bool, error) {
+	buf, zeros := make([]byte, min(writes, to-from)), make([]byte, min(writes, to-from))
+	for ; from < to; from += int64(len(buf)) {
+		buf = buf[:min(int64(len(buf)), to-from)]
+		if _, err := s.ReadAt(buf, from); err != nil {
+			return false, err
+		}
+		if !bytes.Equal(buf, zeros[:len(buf)]) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// indexed reports whether what follows the batches is the index that Seal writes, or a part of it with
+// zeros for the rest. If it is whole, the segment is sealed.
+func (s *Segment) indexed(ctx context.Context, size int64) (part bool, err error) {
+	at, whole, part := s.end.Load(), true, true
+	end, err := s.index(ctx, func(b []byte, off int64) error {
+		is := make([]byte, len(b))
+		if n := min(int64(len(b)), max(0, size-off)); n > 0 {
+			if _, err := s.ReadAt(is[:n], off); err != nil {
+				return err
+			}
+		}
+		for i := range b {
+			whole = whole && is[i] == b[i]
+			part = part && (is[i] == b[i] || is[i] == 0)
+		}
+		return nil
+	})
+	if err != nil || !part {
+		return false, err
+	}
+	if whole && end == size {
+		s.sealed.Store(size)
+	}
+	return s.isZero(max(at, min(end, size)), size)
+}
+
+// index writes the index of the segment, and returns where it ends.
+func (s *Segment) index(ctx context.Context, write func(b []byte, off int64) error) (end int64, err error) {
+	w := &offsetWriter{write, s.Size()}
+	b := bufio.NewWriterSize(w, 64<<10)
+	if err = s.log.WriteIndex(b, s.Rows(ctx)); err == nil {
+		err = b.Flush()
+	}
+	return w.at, err
+}
+
+type offsetWriter struct {
+	write func(b []byte, off int64) error
+	at    int64
+}
+
+func (w *offsetWriter) Write(b []byte) (int, error) {
+	err := w.write(b, w.at)
+	w.at += int64(len(b))
+	return len(b), err
+}
+
+// Seal makes the segment a CAF, durably, and returns its size. It can be called again after an error.
+func (s *Segment) Seal(ctx context.Context) (int64, error) {
+	s.j.mu.Lock()
+	growing := s.j.current == s
+	s.j.mu.Unlock()
+	switch {
+	case growing:
+		return 0, fmt.Errorf("%s: the segment has not ended: roll the log before it is sealed", s.Path())
+	case s.Sealed() > 0:
+		return s.Sealed(), nil
+	case !s.Hold():
+		return 0, ErrRemoved
+	}
+	defer s.Release()
+	end, err := s.index(ctx, func(b []byte, off int64) error {
+		_, err := s.f.WriteAt(b, off)
+		return err
+	})
+	if err == nil {
+		err = s.f.Truncate(end)
+	}
+	if err == nil {
+		err = s.f.Sync()
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s: seal: %w", s.Path(), errors.Join(full(err), s.cut()))
+	}
+	s.sealed.Store(end)
+	return end, nil
+}
+
+// Remove removes the segment, durably. Segments must be removed in their order: otherwise, what a later
+// one deletes would be back. Those who hold it can still read it.
+func (s *Segment) Remove() error {
+	j := s.j
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case j.stopped != nil:
+		return j.stopped
+	case s == j.current || len(j.segments) == 0 || j.segments[0] != s:
+		return fmt.Errorf("%s: is removed already, can still grow, or is not the oldest segment", s.Path())
+	case len(j.segments) == 1: // the next header keeps the sequence number
+		if err := j.begin(); err != nil {
+			return err
+		}
+	}
+	return j.remove(s)
+}
