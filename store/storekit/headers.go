@@ -16,7 +16,8 @@ const MaxHeaders = 64 << 10
 // [store.ObjectAbilities.Headers].
 func IsHeader(name string) bool {
 	switch name {
-	case "content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires", TagsHeader:
+	case "content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires", TagsHeader,
+		"x-amz-checksum-crc32", "x-amz-checksum-crc32c", "x-amz-checksum-crc64nvme", "x-amz-checksum-sha1", "x-amz-checksum-sha256":
 		return true
 	}
 	meta, ok := strings.CutPrefix(name, MetaHeader)

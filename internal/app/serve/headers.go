@@ -26,7 +26,7 @@ func (h *handler) setKept(head http.Header, e holdall.Entry) {
 		return
 	}
 	for name, value := range e.Attr {
-		if !storekit.IsHeader(name) || strings.ContainsFunc(value, isControl) {
+		if !storekit.IsHeader(name) || strings.HasPrefix(name, checksumHeader) || strings.ContainsFunc(value, isControl) {
 			continue
 		}
 		if !h.bucket {
@@ -80,7 +80,7 @@ func tagsOf(e holdall.Entry) (all []s3Tagged) {
 func dropKept(head http.Header) {
 	head.Del("X-Amz-Tagging-Count")
 	for key := range head {
-		if storekit.IsHeader(strings.ToLower(key)) {
+		if lower := strings.ToLower(key); storekit.IsHeader(lower) || strings.HasPrefix(lower, checksumHeader) {
 			delete(head, key)
 		}
 	}

@@ -27,13 +27,16 @@ type S3Options struct {
 	Key Key
 	// Region is the region that buckets report; empty means us-east-1.
 	Region string
+	// Keeper, if not nil, keeps what clients write. Without it, the server is
+	// read-only.
+	Keeper Keeper
 	// Clock is for tests; nil means the current time.
 	Clock func() time.Time
 }
 
-// An S3 is a read-only server that presents the archives of a site as S3
-// buckets. Archives are buckets, and paths are keys. The bucket is in the
-// path, not in the host name.
+// An S3 is a server that presents the archives of a site as S3 buckets.
+// Archives are buckets, and paths are keys. The bucket is in the path, not in
+// the host name. Clients may write only what a Keeper keeps.
 type S3 struct {
 	site *Site
 	o    S3Options
@@ -50,20 +53,26 @@ func NewS3(site *Site, o S3Options) *S3 {
 func (s *S3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.site.answer(w, r, "s3", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Server", "holdall")
-		if !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, r.Method) {
+		writes := s.o.Keeper != nil && slices.Contains([]string{http.MethodPut, http.MethodPost, http.MethodDelete}, r.Method)
+		if !writes && !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, r.Method) {
 			w.Header().Set("Allow", "GET, HEAD")
 			s3Error(w, r, "MethodNotAllowed", "")
 			return
 		}
-		if hasBody(r) {
+		if hasBody(r) && !writes {
 			s3Error(w, r, "InvalidRequest", "Expected a request without a body.")
 			return
 		}
-		if !begin(w, r, s.site.o.CORS) {
+		if !begin(w, r, s.site.o.CORS, s.o.Keeper != nil) {
 			return
 		}
+		if writes {
+			w.Header().Del("Connection")
+		}
+		var sig signature
 		if s.o.Key.ID != "" {
-			if code := s.o.Key.wrong(r, s.o.Clock()); code != "" {
+			var code string
+			if sig, code = s.o.Key.check(r, s.o.Clock()); code != "" {
 				s3Error(w, r, code, "")
 				return
 			}
@@ -73,7 +82,7 @@ func (s *S3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer s.site.gate.leave()
-		s.route(w, r)
+		s.route(w, r, sig)
 	})
 }
 
@@ -82,26 +91,53 @@ var s3Codes = map[string]struct {
 	status int
 	text   string
 }{
+	"AccessControlListNotSupported":     {http.StatusBadRequest, "The bucket does not allow ACLs"},
 	"AccessDenied":                      {http.StatusForbidden, "Access Denied"},
 	"AuthorizationHeaderMalformed":      {http.StatusBadRequest, "The authorization header is not one of AWS4-HMAC-SHA256."},
 	"AuthorizationQueryParametersError": {http.StatusBadRequest, "The signature in the query is not one of AWS4-HMAC-SHA256."},
+	"BadDigest":                         {http.StatusBadRequest, "The Content-MD5 you specified did not match what we received."},
+	"BadRequest":                        {http.StatusBadRequest, "Bad Request"},
+	"BucketAlreadyOwnedByYou":           {http.StatusConflict, "Your previous request to create the named bucket succeeded and you already own it."},
+	"BucketNotEmpty":                    {http.StatusConflict, "The bucket you tried to delete is not empty"},
+	"EntityTooLarge":                    {http.StatusBadRequest, "Your proposed upload exceeds the maximum allowed size"},
+	"EntityTooSmall":                    {http.StatusBadRequest, "Your proposed upload is smaller than the minimum allowed size"},
+	"IncompleteBody":                    {http.StatusBadRequest, "You did not provide the number of bytes specified by the Content-Length HTTP header"},
+	"InsufficientStorage":               {http.StatusInsufficientStorage, "There is no room for this; nothing was written."},
 	"InternalError":                     {http.StatusInternalServerError, "The object cannot be read; the server's log has the reason."},
 	"InvalidAccessKeyId":                {http.StatusForbidden, "Unknown access key."},
 	"InvalidArgument":                   {http.StatusBadRequest, "Invalid argument."},
+	"InvalidBucketName":                 {http.StatusBadRequest, "The specified bucket is not valid."},
+	"InvalidDigest":                     {http.StatusBadRequest, "The Content-MD5 you specified was invalid."},
+	"InvalidLocationConstraint":         {http.StatusBadRequest, "The specified location-constraint is not valid"},
+	"InvalidPart":                       {http.StatusBadRequest, "One or more of the specified parts could not be found.  The part may not have been uploaded, or the specified entity tag may not match the part's entity tag."},
 	"InvalidPartNumber":                 {http.StatusRequestedRangeNotSatisfiable, "The object has fewer parts."},
+	"InvalidPartOrder":                  {http.StatusBadRequest, "The list of parts was not in ascending order. The parts list must be specified in order by part number."},
+	"InvalidPolicyDocument":             {http.StatusBadRequest, "The content of the form does not meet the conditions specified in the policy document."},
 	"InvalidRange":                      {http.StatusRequestedRangeNotSatisfiable, "The range is outside the object."},
 	"InvalidRequest":                    {http.StatusBadRequest, "Invalid request."},
+	"InvalidStorageClass":               {http.StatusBadRequest, "The storage class you specified is not valid"},
+	"InvalidTag":                        {http.StatusBadRequest, "The tag provided was not a valid tag."},
 	"InvalidURI":                        {http.StatusBadRequest, "Invalid address."},
+	"KeyTooLongError":                   {http.StatusBadRequest, "Your key is too long"},
+	"MalformedPOSTRequest":              {http.StatusBadRequest, "The body of your POST request is not well-formed multipart/form-data."},
+	"MalformedTrailerError":             {http.StatusBadRequest, "The request contained trailing data that was not well-formed or did not conform to our published schema."},
+	"MalformedXML":                      {http.StatusBadRequest, "The XML you provided was not well-formed or did not validate against our published schema"},
+	"MaxMessageLengthExceeded":          {http.StatusBadRequest, "Your request was too big."},
+	"MetadataTooLarge":                  {http.StatusBadRequest, "Your metadata headers exceed the maximum allowed metadata size"},
 	"MethodNotAllowed":                  {http.StatusMethodNotAllowed, "This server is read-only."},
+	"MissingContentLength":              {http.StatusLengthRequired, "You must provide the Content-Length HTTP header."},
 	"NoSuchBucket":                      {http.StatusNotFound, "There is no archive with this name."},
 	"NoSuchKey":                         {http.StatusNotFound, "The archive has no entry with this name."},
+	"NoSuchUpload":                      {http.StatusNotFound, "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or completed."},
+	"NoSuchVersion":                     {http.StatusNotFound, "The specified version does not exist."},
 	"NotImplemented":                    {http.StatusNotImplemented, "Archives do not support this."},
 	"PreconditionFailed":                {http.StatusPreconditionFailed, "The object does not meet the condition."},
 	"RequestTimeTooSkewed":              {http.StatusForbidden, "The clocks differ by more than a quarter of an hour."},
+	"RequestTimeout":                    {http.StatusBadRequest, "Your socket connection to the server was not read from or written to within the timeout period. Idle connections will be closed."},
 	"ServiceUnavailable":                {http.StatusServiceUnavailable, "It cannot be read now; try again."},
 	"SignatureDoesNotMatch":             {http.StatusForbidden, "The signature does not match this request and key."},
 	"SlowDown":                          {http.StatusServiceUnavailable, "Too many requests at once; try again."},
-	"XAmzContentSHA256Mismatch":         {http.StatusBadRequest, "Expected a request without a body."},
+	"XAmzContentSHA256Mismatch":         {http.StatusBadRequest, "The provided 'x-amz-content-sha256' header does not match what was computed."},
 }
 
 // codeOf returns Amazon's code for a status that means that something cannot be read.
@@ -122,18 +158,19 @@ func (h *handler) s3Fail(w http.ResponseWriter, r *http.Request, err error) {
 // s3Error sends an error response in S3's form. An empty text means Amazon's
 // usual one.
 func s3Error(w http.ResponseWriter, r *http.Request, code, text string) {
-	c := s3Codes[code]
 	for _, key := range []string{"Content-Length", "Etag", "Last-Modified", "Accept-Ranges"} {
 		w.Header().Del(key)
 	}
 	dropKept(w.Header())
-	writeXML(w, r, c.status, struct {
+	writeXML(w, r, s3Codes[code].status, struct {
 		XMLName  xml.Name `xml:"Error"`
 		Code     string
 		Message  string
 		Resource string
-	}{Code: code, Message: cmp.Or(text, c.text), Resource: format.Escape(r.URL.Path)})
+	}{Code: code, Message: s3Text(code, text), Resource: format.Escape(r.URL.Path)})
 }
+
+func s3Text(code, text string) string { return cmp.Or(text, s3Codes[code].text) }
 
 func writeXML(w http.ResponseWriter, r *http.Request, status int, doc any) {
 	b, err := xml.Marshal(doc)
@@ -153,18 +190,26 @@ const s3Space = "http://s3.amazonaws.com/doc/2006-03-01/"
 
 // subresources are resources that S3's buckets and objects have, but archives
 // do not.
-var subresources = []string{"accelerate", "acl", "analytics", "attributes", "cors", "encryption", "inventory", "intelligent-tiering", "legal-hold", "lifecycle", "logging", "metrics", "notification",
-	"object-lock", "ownershipControls", "policy", "policyStatus", "publicAccessBlock", "replication", "requestPayment", "restore", "retention", "select", "session", "torrent", "uploads", "uploadId", "versions", "website"}
+var subresources = []string{"accelerate", "acl", "analytics", "attributes", "cors", "delete", "encryption", "inventory", "intelligent-tiering", "legal-hold", "lifecycle", "logging", "metrics", "notification",
+	"object-lock", "ownershipControls", "policy", "policyStatus", "publicAccessBlock", "replication", "requestPayment", "restore", "retention", "select", "session", "tagging", "torrent", "uploads", "uploadId", "versions", "website"}
 
-func (s *S3) route(w http.ResponseWriter, r *http.Request) {
+func (s *S3) route(w http.ResponseWriter, r *http.Request, sig signature) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		s3Error(w, r, "InvalidURI", "")
 		return
 	}
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	if slices.ContainsFunc(subresources, q.Has) || q.Has("tagging") && key == "" {
+	if do := verb(r.Method, key, q); do != nil && s.o.Keeper != nil && bucket != "" {
+		(&call{s: s, w: w, r: r, q: q, sig: sig, bucket: bucket, key: key}).write(do)
+		return
+	}
+	if slices.ContainsFunc(subresources, func(sub string) bool { return q.Has(sub) && (sub != "tagging" || key == "") }) {
 		s3Error(w, r, "NotImplemented", "")
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		s3Error(w, r, "MethodNotAllowed", "The specified method is not allowed against this resource.")
 		return
 	}
 	if bucket == "" {
@@ -267,6 +312,9 @@ func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key stri
 	if code != "" {
 		s3Error(w, r, code, text)
 		return
+	}
+	if strings.EqualFold(r.Header.Get(checksumHeader+"mode"), "ENABLED") && r.Header.Get("Range") == "" {
+		setChecksums(w.Header(), e.Attr)
 	}
 	h.bucket = true
 	x := &s3Writer{ResponseWriter: w, r: r}

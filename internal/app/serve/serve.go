@@ -92,10 +92,14 @@ func secure(head http.Header, shared bool) {
 }
 
 // begin handles requests that do not depend on the path. It reports whether
-// the request needs further work.
-func begin(w http.ResponseWriter, r *http.Request, cors []string) bool {
+// the request needs further work. writes says that there may be other methods
+// than GET and HEAD.
+func begin(w http.ResponseWriter, r *http.Request, cors []string, writes bool) bool {
 	head := w.Header()
 	allow := "GET, HEAD"
+	if writes {
+		allow += ", PUT, POST, DELETE"
+	}
 	if len(cors) > 0 {
 		allow += ", OPTIONS"
 		if origin := allows(cors, r.Header.Get("Origin")); origin != "" {
@@ -107,12 +111,16 @@ func begin(w http.ResponseWriter, r *http.Request, cors []string) bool {
 		}
 	}
 	switch {
-	case r.Method == http.MethodGet || r.Method == http.MethodHead:
+	case r.Method == http.MethodGet || r.Method == http.MethodHead || writes && r.Method != http.MethodOptions:
 		return true
 	case r.Method == http.MethodOptions && len(cors) > 0:
 		head.Set("Allow", allow)
 		head.Set("Access-Control-Allow-Methods", allow)
-		head.Set("Access-Control-Allow-Headers", "Authorization, Range, If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, If-Range, Cache-Control")
+		allowed := "Authorization, Range, If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, If-Range, Cache-Control"
+		if asked := r.Header.Get("Access-Control-Request-Headers"); writes && asked != "" {
+			allowed = asked // the names of metadata are the client's
+		}
+		head.Set("Access-Control-Allow-Headers", allowed)
 		head.Set("Access-Control-Max-Age", "7200")
 		w.WriteHeader(http.StatusNoContent)
 	default:

@@ -276,6 +276,17 @@ func (s *Set) look(ctx context.Context, most time.Duration) error {
 	return errors.Join(errs...)
 }
 
+// Again makes the next request list all folders again.
+func (s *Set) Again() {
+	s.looking.Lock()
+	defer s.looking.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.folders {
+		f.at = time.Time{}
+	}
+}
+
 const always = time.Duration(1<<63 - 1)
 
 func (s *Set) isOld() bool {

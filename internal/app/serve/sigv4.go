@@ -51,9 +51,6 @@ func parseSignature(head http.Header, q url.Values) (s signature, code string) {
 			fields[k] = v
 		}
 		s.payload = cmp.Or(head.Get("X-Amz-Content-Sha256"), emptySum)
-		if s.payload != noPayload && s.payload != emptySum {
-			return s, "XAmzContentSHA256Mismatch"
-		}
 		return s, s.fill(fields["Credential"], fields["SignedHeaders"], fields["Signature"], head.Get("X-Amz-Date"), "AuthorizationHeaderMalformed")
 	}
 	if !q.Has("X-Amz-Signature") {
@@ -69,7 +66,8 @@ func parseSignature(head http.Header, q url.Values) (s signature, code string) {
 	if q.Get("X-Amz-Algorithm") != signAlgorithm || err != nil || n < 1 || n > int(maxExpires/time.Second) {
 		return s, bad
 	}
-	s.presigned, s.expires, s.payload = true, time.Duration(n)*time.Second, noPayload
+	s.presigned, s.expires = true, time.Duration(n)*time.Second
+	s.payload = cmp.Or(q.Get("X-Amz-Content-Sha256"), head.Get("X-Amz-Content-Sha256"), noPayload)
 	return s, s.fill(q.Get("X-Amz-Credential"), q.Get("X-Amz-SignedHeaders"), q.Get("X-Amz-Signature"), q.Get("X-Amz-Date"), bad)
 }
 
@@ -100,17 +98,24 @@ func (s *signature) fill(credential, headers, sum, at, bad string) (code string)
 
 type Key struct{ ID, Secret string }
 
-// wrong checks the signature of a request. It returns Amazon's code for an
-// error, or "" if there is none.
-func (k Key) wrong(r *http.Request, now time.Time) (code string) {
+// check checks the signature of a request. code is Amazon's code for an error,
+// or "" if there is none.
+func (k Key) check(r *http.Request, now time.Time) (s signature, code string) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return "InvalidURI"
+		return s, "InvalidURI"
 	}
-	s, code := parseSignature(r.Header, q)
+	s, code = parseSignature(r.Header, q)
+	if code == "" {
+		code = k.wrong(r, s, q, now)
+	}
+	return s, code
+}
+
+func (k Key) wrong(r *http.Request, s signature, q url.Values, now time.Time) (code string) {
 	switch {
-	case code != "":
-		return code
+	case !hasBody(r) && s.payload != noPayload && s.payload != emptySum:
+		return "XAmzContentSHA256Mismatch"
 	case !hmac.Equal([]byte(s.id), []byte(k.ID)):
 		return "InvalidAccessKeyId"
 	case s.at.Sub(now) > maxSkew, !s.presigned && now.Sub(s.at) > maxSkew:
@@ -157,15 +162,25 @@ func (k Key) sign(r *http.Request, s signature, q url.Values) []byte {
 	}
 	b.WriteString("\n" + strings.Join(s.signed, ";") + "\n" + s.payload)
 	sum := sha256.Sum256([]byte(b.String()))
-	scope := []string{s.day, s.region, "s3", "aws4_request"}
-	text := strings.Join([]string{signAlgorithm, s.at.Format(signTime), strings.Join(scope, "/"), hex.EncodeToString(sum[:])}, "\n")
+	text := strings.Join([]string{signAlgorithm, s.at.Format(signTime), s.scope(), hex.EncodeToString(sum[:])}, "\n")
+	return mac(k.of(s), text)
+}
+
+func (s signature) scope() string { return s.day + "/" + s.region + "/s3/aws4_request" }
+
+// of returns the key for signatures of this day and region.
+func (k Key) of(s signature) []byte {
 	key := []byte("AWS4" + k.Secret)
-	for _, part := range append(scope, text) {
-		m := hmac.New(sha256.New, key)
-		m.Write([]byte(part))
-		key = m.Sum(nil)
+	for part := range strings.SplitSeq(s.scope(), "/") {
+		key = mac(key, part)
 	}
 	return key
+}
+
+func mac(key []byte, text string) []byte {
+	m := hmac.New(sha256.New, key)
+	m.Write([]byte(text))
+	return m.Sum(nil)
 }
 
 // signedText escapes text for signatures: all bytes except letters, digits and

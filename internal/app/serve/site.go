@@ -79,7 +79,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.answer(w, r, route, func(w http.ResponseWriter, r *http.Request) {
 		if route == "healthz" {
-			if begin(w, r, s.o.CORS) {
+			if begin(w, r, s.o.CORS, false) {
 				w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 				w.Write([]byte("ok\n"))
 			}
@@ -87,7 +87,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		// A browser sends this request before the actual one, without a token.
 		if r.Method == http.MethodOptions && len(s.o.CORS) > 0 {
-			begin(w, r, s.o.CORS)
+			begin(w, r, s.o.CORS, false)
 			return
 		}
 		if s.door != nil && !s.door.admits(w, r) {
@@ -144,7 +144,7 @@ func (s *Site) route(w http.ResponseWriter, r *http.Request, route, rest string)
 			return
 		}
 	}
-	if !begin(w, r, s.o.CORS) {
+	if !begin(w, r, s.o.CORS, false) {
 		return
 	}
 	switch {

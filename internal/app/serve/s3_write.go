@@ -1,0 +1,326 @@
+package serve
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/holdall/holdall/format"
+)
+
+// A call is a request that a Keeper answers.
+type call struct {
+	s           *S3
+	w           http.ResponseWriter
+	r           *http.Request
+	q           url.Values
+	sig         signature // zero if requests need none
+	bucket, key string
+	in          Bucket
+}
+
+// verbs are what a Keeper adds to a server, by method, level and subresource.
+// Their errors are sent by fail.
+var verbs = map[string]func(*call) error{
+	"PUT bucket": (*call).makeBucket, "DELETE bucket": (*call).removeBucket,
+	"POST bucket?delete": (*call).deleteAll,
+	"PUT key":            (*call).put, "DELETE key": (*call).delete,
+}
+
+// verb returns the verb of a request, or nil if there is none.
+func verb(method, key string, q url.Values) func(*call) error {
+	name := method + " bucket"
+	if key != "" {
+		name = method + " key"
+	}
+	for _, sub := range subresources {
+		if q.Has(sub) {
+			name += "?" + sub
+		}
+	}
+	return verbs[name]
+}
+
+// write answers a request with one of verbs.
+func (c *call) write(do func(*call) error) {
+	err := c.begin()
+	if err == nil {
+		err = do(c)
+	}
+	if err != nil {
+		c.fail(err)
+	}
+}
+
+// begin finds the bucket.
+func (c *call) begin() (err error) {
+	switch v := c.q.Get("versionId"); {
+	case len(c.key) > 1024:
+		return fault("KeyTooLongError", "")
+	case !utf8.ValidString(c.key) || strings.Contains(c.key, "\x00"):
+		return fault("InvalidURI", "")
+	case c.q.Has("versionId") && v != "null":
+		return fault("InvalidArgument", "Invalid version id specified")
+	}
+	if err := unknownHeaders(c.r.Header); err != nil {
+		return err
+	}
+	c.w.Header().Set("X-Amz-Bucket-Region", c.s.o.Region)
+	if c.key != "" || c.r.Method != http.MethodPut && c.r.Method != http.MethodDelete {
+		c.in, err = c.s.o.Keeper.Bucket(c.r.Context(), c.bucket)
+	}
+	return err
+}
+
+// unknownHeaders returns an error for headers that ask for what nobody here
+// would do.
+func unknownHeaders(head http.Header) error {
+	for name := range head {
+		name, ok := strings.CutPrefix(strings.ToLower(name), "x-amz-")
+		if !ok {
+			continue
+		}
+		value := head.Get("X-Amz-" + name)
+		switch {
+		case name == "bucket-object-lock-enabled" && strings.EqualFold(value, "false"):
+		case name == "acl" && value != "private" && value != "bucket-owner-full-control" || strings.HasPrefix(name, "grant-"):
+			return fault("AccessControlListNotSupported", "")
+		case name == "storage-class" && value != "STANDARD":
+			return fault("InvalidStorageClass", "")
+		case strings.Contains(name, "server-side-encryption") || strings.Contains(name, "object-lock") || strings.HasPrefix(name, "if-match-"),
+			name == "website-redirect-location", name == "write-offset-bytes":
+			return fault("NotImplemented", "A header you provided implies functionality that is not implemented.")
+		}
+	}
+	return nil
+}
+
+// fail sends an error.
+func (c *call) fail(err error) {
+	code, text := c.codeOf(err)
+	s3Error(c.w, c.r, code, text)
+}
+
+// codeOf returns the code of an error, and logs it if it has none.
+func (c *call) codeOf(err error) (code, text string) {
+	if f, ok := errors.AsType[*s3Fault](err); ok {
+		return f.code, f.text
+	}
+	for _, x := range []struct {
+		err  error
+		code string
+	}{
+		{ErrNoArchive, "NoSuchBucket"}, {ErrBucketExists, "BucketAlreadyOwnedByYou"}, {ErrBucketNotEmpty, "BucketNotEmpty"}, {ErrReadOnly, "MethodNotAllowed"},
+		{ErrNoUpload, "NoSuchUpload"}, {ErrPart, "InvalidPart"}, {ErrCondition, "PreconditionFailed"}, {ErrFull, "InsufficientStorage"}, {ErrBusy, "SlowDown"},
+		{fs.ErrNotExist, "NoSuchKey"},
+	} {
+		if errors.Is(err, x.err) {
+			return x.code, ""
+		}
+	}
+	unlessGone(c.r)
+	c.s.site.o.Log.Error("cannot be written", "bucket", c.bucket, "key", format.Escape(c.key), "error", err)
+	if code := codeOf(statusOf(err)); code != "InternalError" {
+		return code, ""
+	}
+	return "InternalError", "We encountered an internal error. Please try again."
+}
+
+// maxDoc is the longest document that a request may bring: 10,000 parts.
+const maxDoc = 4 << 20
+
+// doc reads a document that the request brings. If it brings none, empty
+// tells whether that is an error.
+func (c *call) doc(to any) (empty bool, err error) {
+	p, err := c.body()
+	if err != nil {
+		return false, err
+	}
+	if p.size > maxDoc {
+		return false, fault("MaxMessageLengthExceeded", "")
+	}
+	if p.size > 0 {
+		if err = xml.NewDecoder(p).Decode(to); err != nil && p.err == nil {
+			err = fault("MalformedXML", "")
+		}
+	}
+	// What follows counts for the sums, too.
+	if _, rest := io.Copy(io.Discard, p); rest != nil || p.err != io.EOF {
+		return false, p.err
+	}
+	if f, ok := errors.AsType[*s3Fault](err); err != nil && !ok {
+		return false, fault("MalformedXML", "")
+	} else if ok {
+		return false, f
+	}
+	return p.size == 0, nil
+}
+
+// few is the elements of a document: there are never more than 10,000.
+type few[T any] []T
+
+func (l *few[T]) UnmarshalXML(d *xml.Decoder, start xml.StartElement) error {
+	if len(*l) == 10_000 {
+		return fault("MalformedXML", "")
+	}
+	var x T
+	if err := d.DecodeElement(&x, &start); err != nil {
+		return err
+	}
+	*l = append(*l, x)
+	return nil
+}
+
+var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+
+// isBucketName reports whether Amazon would take the name.
+func isBucketName(name string) bool {
+	begins, ends := func(s string) bool { return strings.HasPrefix(name, s) }, func(s string) bool { return strings.HasSuffix(name, s) }
+	return bucketName.MatchString(name) && !strings.Contains(name, "..") && net.ParseIP(name) == nil &&
+		!slices.ContainsFunc([]string{"xn--", "sthree-", "amzn-s3-demo-"}, begins) && !slices.ContainsFunc([]string{"-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"}, ends)
+}
+
+func (c *call) makeBucket() error {
+	var asked struct {
+		XMLName            xml.Name `xml:"CreateBucketConfiguration"`
+		LocationConstraint string
+	}
+	if !isBucketName(c.bucket) {
+		return fault("InvalidBucketName", "")
+	}
+	if _, err := c.doc(&asked); err != nil {
+		return err
+	}
+	if l := asked.LocationConstraint; l != "" && l != c.s.o.Region {
+		return fault("InvalidLocationConstraint", "")
+	}
+	if err := c.s.o.Keeper.Make(c.r.Context(), c.bucket); err != nil {
+		return err
+	}
+	c.s.site.set.Again()
+	c.w.Header().Set("Location", "/"+c.bucket)
+	c.w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+func (c *call) removeBucket() error {
+	if err := c.s.o.Keeper.Remove(c.r.Context(), c.bucket); err != nil {
+		return err
+	}
+	c.s.site.set.Again()
+	c.w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func condition(head http.Header) Condition {
+	return Condition{Match: head.Get("If-Match"), NoneMatch: head.Get("If-None-Match")}
+}
+
+func (c *call) delete() error {
+	err := c.in.Delete(c.r.Context(), []Deletion{{c.key, condition(c.r.Header)}})[0]
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	c.w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (c *call) deleteAll() error {
+	type object struct {
+		Key, ETag              string
+		VersionId              *string
+		LastModifiedTime, Size *string
+	}
+	var asked struct {
+		XMLName xml.Name `xml:"Delete"`
+		Quiet   bool
+		Object  few[object]
+	}
+	if empty, err := c.doc(&asked); err != nil {
+		return err
+	} else if n := len(asked.Object); empty || n == 0 || n > 1000 {
+		return fault("MalformedXML", "")
+	}
+	type deleted struct{ Key string }
+	type failed struct{ Key, Code, Message string }
+	answer := struct {
+		XMLName xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ DeleteResult"`
+		Deleted []deleted
+		Error   []failed
+	}{}
+	var all []Deletion
+	fail := func(key string, err error) {
+		code, text := c.codeOf(err)
+		answer.Error = append(answer.Error, failed{key, code, s3Text(code, text)})
+	}
+	for _, o := range asked.Object {
+		switch {
+		case o.Key == "":
+			return fault("MalformedXML", "")
+		case len(o.Key) > 1024:
+			fail(o.Key, fault("KeyTooLongError", ""))
+		case o.VersionId != nil && *o.VersionId != "null" && *o.VersionId != "":
+			fail(o.Key, fault("NoSuchVersion", ""))
+		case o.LastModifiedTime != nil || o.Size != nil:
+			fail(o.Key, fault("NotImplemented", ""))
+		default:
+			all = append(all, Deletion{o.Key, Condition{Match: o.ETag}})
+		}
+	}
+	for i, err := range c.in.Delete(c.r.Context(), all) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			fail(all[i].Key, err)
+		} else if !asked.Quiet {
+			answer.Deleted = append(answer.Deleted, deleted{all[i].Key})
+		}
+	}
+	writeXML(c.w, c.r, http.StatusOK, answer)
+	return nil
+}
+
+// wrote sets the headers of a response for content that was written.
+func (c *call) wrote(etag string, headers map[string]string) {
+	c.w.Header().Set("ETag", etag)
+	setChecksums(c.w.Header(), headers)
+}
+
+// setChecksums adds the checksums of an object to a response.
+func setChecksums(head http.Header, headers map[string]string) {
+	for _, a := range algorithms {
+		if value := headers[checksumHeader+a.name]; value != "" {
+			head.Set(checksumHeader+a.name, value)
+			head.Set(checksumHeader+"type", checksumType(value))
+		}
+	}
+}
+
+// checksumType returns what a checksum is of: of the content, or of the
+// checksums of its parts.
+func checksumType(value string) string {
+	if strings.Contains(value, "-") {
+		return "COMPOSITE"
+	}
+	return "FULL_OBJECT"
+}
+
+// number returns a number of the query, at least 0.
+func (c *call) number(name string, most int) (int, error) {
+	s := c.q.Get(name)
+	if s == "" {
+		return most, nil
+	}
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil || n < 0 {
+		return 0, fault("InvalidArgument", name+": expected a number, at least 0")
+	}
+	return int(min(n, int64(most))), nil
+}
