@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -88,7 +89,7 @@ func (s *signature) fill(credential, headers, sum, at, bad string) (code string)
 	if s.sum, err = hex.DecodeString(sum); err != nil || len(s.sum) != sha256.Size {
 		return bad
 	}
-	if s.at, err = time.Parse(signTime, at); err != nil || s.at.Format("20060102") != s.day {
+	if s.at, err = time.Parse(signTime, at); err != nil || at[:8] != s.day {
 		return bad
 	}
 	s.signed = strings.Split(headers, ";")
@@ -132,8 +133,13 @@ func (k Key) wrong(r *http.Request, now time.Time) (code string) {
 
 // sign returns the signature that a request should have.
 func (k Key) sign(r *http.Request, s signature, q url.Values) []byte {
-	var b strings.Builder
-	b.WriteString(r.Method + "\n" + signedPath(r.URL.Path) + "\n")
+	b := make([]byte, 0, 1<<10)
+	add := func(parts ...string) {
+		for _, part := range parts {
+			b = append(b, part...)
+		}
+	}
+	add(r.Method, "\n", signedPath(r.URL.Path), "\n")
 	var pairs []string
 	for name, values := range q {
 		if s.presigned && name == "X-Amz-Signature" {
@@ -144,7 +150,7 @@ func (k Key) sign(r *http.Request, s signature, q url.Values) []byte {
 		}
 	}
 	slices.Sort(pairs)
-	b.WriteString(strings.Join(pairs, "&") + "\n")
+	add(strings.Join(pairs, "&"), "\n")
 	for _, name := range s.signed {
 		value := strings.Join(r.Header.Values(name), ",")
 		switch name {
@@ -153,19 +159,43 @@ func (k Key) sign(r *http.Request, s signature, q url.Values) []byte {
 		case "content-length":
 			value = strconv.FormatInt(r.ContentLength, 10)
 		}
-		b.WriteString(name + ":" + strings.Join(strings.Fields(value), " ") + "\n")
+		add(name, ":", strings.Join(strings.Fields(value), " "), "\n")
 	}
-	b.WriteString("\n" + strings.Join(s.signed, ";") + "\n" + s.payload)
-	sum := sha256.Sum256([]byte(b.String()))
-	scope := []string{s.day, s.region, "s3", "aws4_request"}
-	text := strings.Join([]string{signAlgorithm, s.at.Format(signTime), strings.Join(scope, "/"), hex.EncodeToString(sum[:])}, "\n")
+	add("\n", strings.Join(s.signed, ";"), "\n", s.payload)
+	sum := sha256.Sum256(b)
+	return mac(k.of(s), strings.Join([]string{signAlgorithm, s.at.Format(signTime), s.scope(), hex.EncodeToString(sum[:])}, "\n"))
+}
+
+func (s signature) scope() string { return s.day + "/" + s.region + "/s3/aws4_request" }
+
+// A scopeKey is the key for the signatures of a scope. Most requests have the
+// scope of the one before.
+type scopeKey struct {
+	k     Key
+	scope string
+	key   []byte
+}
+
+var lastScope atomic.Pointer[scopeKey]
+
+// of returns the key for signatures of this day and region.
+func (k Key) of(s signature) []byte {
+	scope := s.scope()
+	if last := lastScope.Load(); last != nil && last.k == k && last.scope == scope {
+		return last.key
+	}
 	key := []byte("AWS4" + k.Secret)
-	for _, part := range append(scope, text) {
-		m := hmac.New(sha256.New, key)
-		m.Write([]byte(part))
-		key = m.Sum(nil)
+	for part := range strings.SplitSeq(scope, "/") {
+		key = mac(key, part)
 	}
+	lastScope.Store(&scopeKey{k, scope, key})
 	return key
+}
+
+func mac(key []byte, text string) []byte {
+	m := hmac.New(sha256.New, key)
+	m.Write([]byte(text))
+	return m.Sum(nil)
 }
 
 // signedText escapes text for signatures: all bytes except letters, digits and
