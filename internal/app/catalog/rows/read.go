@@ -252,29 +252,6 @@ func find(refs []ref, name string) int {
 	return i
 }
 
-// pages yields the refs of pages, from the one on that may have name.
-func (r *Run) pages(ctx context.Context, name string) iter.Seq2[[]ref, error] {
-	return func(yield func([]ref, error) bool) {
-		if len(r.refs) == 0 || name > r.last {
-			return
-		}
-		i := find(r.refs, name)
-		if r.root.Levels == 1 {
-			yield(r.refs[i:], nil)
-			return
-		}
-		for ; i < len(r.refs); i++ {
-			refs, err := r.node(ctx, r.refs[i])
-			if err == nil {
-				refs = refs[find(refs, name):]
-			}
-			if !yield(refs, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
 func (r *Run) node(ctx context.Context, x ref) ([]ref, error) {
 	if refs, ok := r.cache.get(r, x.off).([]ref); ok {
 		return refs, nil
@@ -333,13 +310,12 @@ const mostAhead = 1 << 20
 
 // Fetch reads the first page that From needs, so that it finds it in the cache.
 func (r *Run) Fetch(ctx context.Context, name string) error {
-	for refs, err := range r.pages(ctx, name) {
-		if err == nil {
-			_, err = r.load(ctx, refs, 1)
-		}
-		return err
+	w := r.walk(ctx, name)
+	more, err := w.more()
+	if more {
+		_, err = r.load(ctx, w.refs, 1)
 	}
-	return nil
+	return err
 }
 
 // Within reports whether the run may have names in [from, before). If before is empty, there is no upper bound.
@@ -354,74 +330,124 @@ type Item struct {
 	Run   *Run
 }
 
-// From yields the rows from a name on. What it yields is valid until the next.
-func (r *Run) From(ctx context.Context, name string) iter.Seq2[*Item, error] {
-	return func(yield func(*Item, error) bool) {
-		ahead, first := 1, true
-		x := &Item{Run: r}
-		var c cursor
-		for refs, err := range r.pages(ctx, name) {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for len(refs) > 0 {
-				all, err := r.load(ctx, refs, ahead)
-				if err != nil {
-					yield(nil, err)
-					return
-				}
-				for i, p := range all {
-					if more, err := r.rows(p, &c, x, name, first, yield); err != nil {
-						yield(nil, r.fail(refs[i].off, err))
-						return
-					} else if !more {
-						return
-					}
-					first = false
-				}
-				refs = refs[len(all):]
-				ahead = min(2*ahead, 64)
+// A walk goes through the rows of a run from a name on.
+type walk struct {
+	ctx   context.Context
+	name  string
+	begun bool
+	x     Item // the current row
+
+	i     int     // of what comes next in the index
+	refs  []ref   // of pages, from the current one on
+	pages []*page // those of refs that are read
+	ahead int     // how many are read at once
+	block int     // that comes next in the current page
+	found bool    // all rows that come have the name, or are after it
+	c     cursor
+}
+
+func (r *Run) walk(ctx context.Context, name string) *walk {
+	w := &walk{ctx: ctx, name: name, x: Item{Run: r}, i: len(r.refs), ahead: 1}
+	if name <= r.last {
+		w.i = find(r.refs, name)
+	}
+	return w
+}
+
+// more finds the refs of the next pages, if there are some.
+func (w *walk) more() (bool, error) {
+	r := w.x.Run
+	switch {
+	case w.i == len(r.refs):
+		return false, nil
+	case r.root.Levels == 1:
+		w.refs, w.i = r.refs[w.i:], len(r.refs)
+		return true, nil
+	}
+	refs, err := r.node(w.ctx, r.refs[w.i])
+	if err == nil {
+		w.refs, w.i = refs[find(refs, w.name):], w.i+1
+	}
+	return err == nil, err
+}
+
+// turn reads the next pages, if there are some.
+func (w *walk) turn() (more bool, err error) {
+	if len(w.refs) == 0 {
+		if more, err = w.more(); !more {
+			return false, err
+		}
+	}
+	w.pages, err = w.x.Run.load(w.ctx, w.refs, w.ahead)
+	w.block, w.ahead = 0, min(2*w.ahead, 64)
+	return err == nil, err
+}
+
+// next makes the next row the current one, if there is one.
+func (w *walk) next() (more bool, err error) {
+	if !w.begun {
+		w.begun = true
+		if more, err = w.turn(); !more {
+			return false, err
+		}
+		if err = w.seek(); err != nil {
+			return false, w.x.Run.fail(w.refs[0].off, err)
+		}
+	}
+	for {
+		if more, err = w.row(); err != nil {
+			return false, w.x.Run.fail(w.refs[0].off, err)
+		} else if more {
+			return true, nil
+		}
+		w.block, w.pages, w.refs = 0, w.pages[1:], w.refs[1:]
+		if len(w.pages) == 0 {
+			if more, err = w.turn(); !more {
+				return false, err
 			}
 		}
 	}
 }
 
-// rows yields the rows of a page.
-func (r *Run) rows(p *page, c *cursor, x *Item, name string, first bool, yield func(*Item, error) bool) (more bool, err error) {
-	block := 0
-	if first {
-		if block, err = p.find(c, name); err != nil {
+// seek finds the block of the current page in which the name may be.
+func (w *walk) seek() (err error) {
+	w.block, err = w.pages[0].find(&w.c, w.name)
+	w.c.At = w.c.end
+	return err
+}
+
+// row makes the next row of the current page the current one, if there is one.
+func (w *walk) row() (bool, error) {
+	p := w.pages[0]
+	for {
+		bits, ok, err := w.c.nextName()
+		switch {
+		case err != nil:
 			return false, err
-		}
-	}
-	for ; block < p.count(); block++ {
-		if err := c.open(p, block); err != nil {
-			return false, err
-		}
-		for {
-			bits, ok, err := c.nextName()
-			if err != nil {
+		case ok:
+			w.found = w.found || string(w.c.name) >= w.name
+			if err := w.c.rest(bits, w.found); err != nil {
 				return false, err
 			}
-			if !ok {
-				break
+			if w.found {
+				w.x.Row, w.x.About = w.c.row, w.c.shown
+				w.x.in(w.x.Run.commit)
+				return true, nil
 			}
-			wanted := string(c.name) >= name
-			if err := c.rest(bits, wanted); err != nil {
+		case w.block == p.count():
+			return false, nil
+		default:
+			if err := w.c.open(p, w.block); err != nil {
 				return false, err
 			}
-			if !wanted {
-				continue
-			}
-			x.Row, x.About = c.row, c.shown
-			x.in(r.commit)
-			if !yield(x, nil) {
-				return false, nil
-			}
+			w.block++
 		}
 	}
-	return true, nil
+}
+
+// From yields the rows from a name on. What it yields is valid until the next.
+func (r *Run) From(ctx context.Context, name string) iter.Seq2[*Item, error] {
+	return Merged(ctx, []*Run{r}, name)
 }
 
 // find returns the last block that begins before name, or the first.
@@ -447,52 +473,35 @@ func (p *page) find(c *cursor, name string) (int, error) {
 // All yields all rows.
 func (r *Run) All(ctx context.Context) iter.Seq2[*Item, error] { return r.From(ctx, "") }
 
-// Merged yields the rows of several runs from a name on, in the order of rows.
+// Merged yields the rows of several runs from a name on, in the order of rows. What it yields is valid until
+// the next.
 func Merged(ctx context.Context, runs []*Run, name string) iter.Seq2[*Item, error] {
-	if len(runs) == 1 {
-		return runs[0].From(ctx, name)
-	}
 	return func(yield func(*Item, error) bool) {
-		type head struct {
-			*Item
-			next func() (*Item, error, bool)
-		}
-		var heads []*head
-		advance := func(h *head) (more bool, err error) {
-			h.Item, err, more = h.next()
-			return more && err == nil, err
-		}
+		var all []*walk
 		for _, r := range runs {
-			next, stop := iter.Pull2(r.From(ctx, name))
-			defer stop()
-			h := &head{next: next}
-			more, err := advance(h)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if more {
-				heads = append(heads, h)
+			if w := r.walk(ctx, name); w.i < len(r.refs) {
+				w.x.Name = max(name, r.refs[0].first) // it begins when this name is reached
+				all = append(all, w)
 			}
 		}
-		for len(heads) > 0 {
+		for len(all) > 0 {
 			least := 0
-			for i := 1; i < len(heads); i++ {
-				if heads[i].Compare(&heads[least].Row) < 0 {
+			for i := 1; i < len(all); i++ {
+				if all[i].x.Compare(&all[least].x.Row) < 0 {
 					least = i
 				}
 			}
-			h := heads[least]
-			if !yield(h.Item, nil) {
+			w := all[least]
+			if w.begun && !yield(&w.x, nil) {
 				return
 			}
-			more, err := advance(h)
+			more, err := w.next()
 			if err != nil {
 				yield(nil, err)
 				return
 			}
 			if !more {
-				heads = slices.Delete(heads, least, least+1)
+				all = slices.Delete(all, least, least+1)
 			}
 		}
 	}
