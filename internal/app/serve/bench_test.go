@@ -4,34 +4,39 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
+	"github.com/minio/minio-go/v7/pkg/signer"
+
+	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/store/storetest"
-
-	"strings"
-
-	"github.com/holdall/holdall"
 )
 
-func BenchmarkSmallFile(b *testing.B) {
+// smallFile is a site with an archive x of one file, d/f.bin.
+func smallFile(b *testing.B, size int) *serve.Site {
 	m := &storetest.Mem{}
 	w, err := caf.Format.Create(b.Context(), m, "x", format.CreateOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := w.Add(b.Context(), holdall.Entry{Name: "d/f.bin", Size: 10_000}, strings.NewReader(strings.Repeat("x", 10_000))); err != nil {
+	if err := w.Add(b.Context(), holdall.Entry{Name: "d/f.bin", Size: int64(size)}, strings.NewReader(strings.Repeat("x", size))); err != nil {
 		b.Fatal(err)
 	}
 	if _, err := w.Commit(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	set := serve.NewSet(serve.SetOptions{})
-	defer set.Close()
+	b.Cleanup(set.Close)
 	set.Add(sourceOf(m, "x", nil))
-	srv := httptest.NewServer(serve.NewSite(set, serve.SiteOptions{}))
+	return serve.NewSite(set, serve.SiteOptions{})
+}
+
+func BenchmarkSmallFile(b *testing.B) {
+	srv := httptest.NewServer(smallFile(b, 10_000))
 	defer srv.Close()
 	c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}}
 	b.ReportAllocs()
@@ -46,4 +51,34 @@ func BenchmarkSmallFile(b *testing.B) {
 			r.Body.Close()
 		}
 	})
+}
+
+// discarded is a response that no client receives.
+type discarded struct {
+	header http.Header
+	code   int
+}
+
+func (d *discarded) Header() http.Header         { return d.header }
+func (d *discarded) WriteHeader(code int)        { d.code = code }
+func (d *discarded) Write(p []byte) (int, error) { return len(p), nil }
+
+// BenchmarkS3Object answers signed requests for an object of 4 KiB, without
+// HTTP itself.
+func BenchmarkS3Object(b *testing.B) {
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		b.Run(method, func(b *testing.B) {
+			s3 := serve.NewS3(smallFile(b, 4096), serve.S3Options{Key: key})
+			r := httptest.NewRequest(method, "/x/d/f.bin", nil)
+			r.Header.Set("X-Amz-Content-Sha256", "UNSIGNED-PAYLOAD")
+			r = signer.SignV4(*r, key.ID, key.Secret, "", "us-east-1")
+			b.ReportAllocs()
+			for b.Loop() {
+				w := &discarded{header: http.Header{}}
+				if s3.ServeHTTP(w, r); w.code != http.StatusOK {
+					b.Fatal(w.code)
+				}
+			}
+		})
+	}
 }

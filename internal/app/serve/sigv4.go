@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -51,6 +52,9 @@ func parseSignature(head http.Header, q url.Values) (s signature, code string) {
 			fields[k] = v
 		}
 		s.payload = cmp.Or(head.Get("X-Amz-Content-Sha256"), emptySum)
+		if s.payload != noPayload && s.payload != emptySum {
+			return s, "XAmzContentSHA256Mismatch"
+		}
 		return s, s.fill(fields["Credential"], fields["SignedHeaders"], fields["Signature"], head.Get("X-Amz-Date"), "AuthorizationHeaderMalformed")
 	}
 	if !q.Has("X-Amz-Signature") {
@@ -66,8 +70,7 @@ func parseSignature(head http.Header, q url.Values) (s signature, code string) {
 	if q.Get("X-Amz-Algorithm") != signAlgorithm || err != nil || n < 1 || n > int(maxExpires/time.Second) {
 		return s, bad
 	}
-	s.presigned, s.expires = true, time.Duration(n)*time.Second
-	s.payload = cmp.Or(q.Get("X-Amz-Content-Sha256"), head.Get("X-Amz-Content-Sha256"), noPayload)
+	s.presigned, s.expires, s.payload = true, time.Duration(n)*time.Second, noPayload
 	return s, s.fill(q.Get("X-Amz-Credential"), q.Get("X-Amz-SignedHeaders"), q.Get("X-Amz-Signature"), q.Get("X-Amz-Date"), bad)
 }
 
@@ -86,7 +89,7 @@ func (s *signature) fill(credential, headers, sum, at, bad string) (code string)
 	if s.sum, err = hex.DecodeString(sum); err != nil || len(s.sum) != sha256.Size {
 		return bad
 	}
-	if s.at, err = time.Parse(signTime, at); err != nil || s.at.Format("20060102") != s.day {
+	if s.at, err = time.Parse(signTime, at); err != nil || at[:8] != s.day {
 		return bad
 	}
 	s.signed = strings.Split(headers, ";")
@@ -98,24 +101,17 @@ func (s *signature) fill(credential, headers, sum, at, bad string) (code string)
 
 type Key struct{ ID, Secret string }
 
-// check checks the signature of a request. code is Amazon's code for an error,
-// or "" if there is none.
-func (k Key) check(r *http.Request, now time.Time) (s signature, code string) {
+// wrong checks the signature of a request. It returns Amazon's code for an
+// error, or "" if there is none.
+func (k Key) wrong(r *http.Request, now time.Time) (code string) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return s, "InvalidURI"
+		return "InvalidURI"
 	}
-	s, code = parseSignature(r.Header, q)
-	if code == "" {
-		code = k.wrong(r, s, q, now)
-	}
-	return s, code
-}
-
-func (k Key) wrong(r *http.Request, s signature, q url.Values, now time.Time) (code string) {
+	s, code := parseSignature(r.Header, q)
 	switch {
-	case !hasBody(r) && s.payload != noPayload && s.payload != emptySum:
-		return "XAmzContentSHA256Mismatch"
+	case code != "":
+		return code
 	case !hmac.Equal([]byte(s.id), []byte(k.ID)):
 		return "InvalidAccessKeyId"
 	case s.at.Sub(now) > maxSkew, !s.presigned && now.Sub(s.at) > maxSkew:
@@ -137,8 +133,13 @@ func (k Key) wrong(r *http.Request, s signature, q url.Values, now time.Time) (c
 
 // sign returns the signature that a request should have.
 func (k Key) sign(r *http.Request, s signature, q url.Values) []byte {
-	var b strings.Builder
-	b.WriteString(r.Method + "\n" + signedPath(r.URL.Path) + "\n")
+	b := make([]byte, 0, 1<<10)
+	add := func(parts ...string) {
+		for _, part := range parts {
+			b = append(b, part...)
+		}
+	}
+	add(r.Method, "\n", signedPath(r.URL.Path), "\n")
 	var pairs []string
 	for name, values := range q {
 		if s.presigned && name == "X-Amz-Signature" {
@@ -149,7 +150,7 @@ func (k Key) sign(r *http.Request, s signature, q url.Values) []byte {
 		}
 	}
 	slices.Sort(pairs)
-	b.WriteString(strings.Join(pairs, "&") + "\n")
+	add(strings.Join(pairs, "&"), "\n")
 	for _, name := range s.signed {
 		value := strings.Join(r.Header.Values(name), ",")
 		switch name {
@@ -158,22 +159,36 @@ func (k Key) sign(r *http.Request, s signature, q url.Values) []byte {
 		case "content-length":
 			value = strconv.FormatInt(r.ContentLength, 10)
 		}
-		b.WriteString(name + ":" + strings.Join(strings.Fields(value), " ") + "\n")
+		add(name, ":", strings.Join(strings.Fields(value), " "), "\n")
 	}
-	b.WriteString("\n" + strings.Join(s.signed, ";") + "\n" + s.payload)
-	sum := sha256.Sum256([]byte(b.String()))
-	text := strings.Join([]string{signAlgorithm, s.at.Format(signTime), s.scope(), hex.EncodeToString(sum[:])}, "\n")
-	return mac(k.of(s), text)
+	add("\n", strings.Join(s.signed, ";"), "\n", s.payload)
+	sum := sha256.Sum256(b)
+	return mac(k.of(s), strings.Join([]string{signAlgorithm, s.at.Format(signTime), s.scope(), hex.EncodeToString(sum[:])}, "\n"))
 }
 
 func (s signature) scope() string { return s.day + "/" + s.region + "/s3/aws4_request" }
 
+// A scopeKey is the key for the signatures of a scope. Most requests have the
+// scope of the one before.
+type scopeKey struct {
+	k     Key
+	scope string
+	key   []byte
+}
+
+var lastScope atomic.Pointer[scopeKey]
+
 // of returns the key for signatures of this day and region.
 func (k Key) of(s signature) []byte {
+	scope := s.scope()
+	if last := lastScope.Load(); last != nil && last.k == k && last.scope == scope {
+		return last.key
+	}
 	key := []byte("AWS4" + k.Secret)
-	for part := range strings.SplitSeq(s.scope(), "/") {
+	for part := range strings.SplitSeq(scope, "/") {
 		key = mac(key, part)
 	}
+	lastScope.Store(&scopeKey{k, scope, key})
 	return key
 }
 

@@ -252,29 +252,6 @@ func find(refs []ref, name string) int {
 	return i
 }
 
-// pages yields the refs of pages, from the one on that may have name.
-func (r *Run) pages(ctx context.Context, name string) iter.Seq2[[]ref, error] {
-	return func(yield func([]ref, error) bool) {
-		if len(r.refs) == 0 || name > r.last {
-			return
-		}
-		i := find(r.refs, name)
-		if r.root.Levels == 1 {
-			yield(r.refs[i:], nil)
-			return
-		}
-		for ; i < len(r.refs); i++ {
-			refs, err := r.node(ctx, r.refs[i])
-			if err == nil {
-				refs = refs[find(refs, name):]
-			}
-			if !yield(refs, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
 func (r *Run) node(ctx context.Context, x ref) ([]ref, error) {
 	if refs, ok := r.cache.get(r, x.off).([]ref); ok {
 		return refs, nil
@@ -333,13 +310,12 @@ const mostAhead = 1 << 20
 
 // Fetch reads the first page that From needs, so that it finds it in the cache.
 func (r *Run) Fetch(ctx context.Context, name string) error {
-	for refs, err := range r.pages(ctx, name) {
-		if err == nil {
-			_, err = r.load(ctx, refs, 1)
-		}
-		return err
+	w := r.walk(ctx, name)
+	more, err := w.more()
+	if more {
+		_, err = r.load(ctx, w.refs, 1)
 	}
-	return nil
+	return err
 }
 
 // Within reports whether the run may have names in [from, before). If before is empty, there is no upper bound.
@@ -354,74 +330,122 @@ type Item struct {
 	Run   *Run
 }
 
-// From yields the rows from a name on. What it yields is valid until the next.
-func (r *Run) From(ctx context.Context, name string) iter.Seq2[*Item, error] {
-	return func(yield func(*Item, error) bool) {
-		ahead, first := 1, true
-		x := &Item{Run: r}
-		var c cursor
-		for refs, err := range r.pages(ctx, name) {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for len(refs) > 0 {
-				all, err := r.load(ctx, refs, ahead)
-				if err != nil {
-					yield(nil, err)
-					return
-				}
-				for i, p := range all {
-					if more, err := r.rows(p, &c, x, name, first, yield); err != nil {
-						yield(nil, r.fail(refs[i].off, err))
-						return
-					} else if !more {
-						return
-					}
-					first = false
-				}
-				refs = refs[len(all):]
-				ahead = min(2*ahead, 64)
+// A walk goes through the rows of a run from a name on.
+type walk struct {
+	Walk
+	ctx  context.Context
+	name string
+
+	i     int     // of what comes next in the index
+	refs  []ref   // of pages, from the current one on
+	pages []*page // those of refs that are read
+	ahead int     // how many are read at once
+	block int     // that comes next in the current page
+	found bool    // all rows that come have the name, or are after it
+	c     cursor
+}
+
+func (r *Run) walk(ctx context.Context, name string) *walk {
+	w := &walk{Walk: Walk{X: Item{Run: r}}, ctx: ctx, name: name, i: len(r.refs), ahead: 1}
+	if name <= r.last {
+		w.i = find(r.refs, name)
+	}
+	return w
+}
+
+// more finds the refs of the next pages, if there are some.
+func (w *walk) more() (bool, error) {
+	r := w.X.Run
+	switch {
+	case w.i == len(r.refs):
+		return false, nil
+	case r.root.Levels == 1:
+		w.refs, w.i = r.refs[w.i:], len(r.refs)
+		return true, nil
+	}
+	refs, err := r.node(w.ctx, r.refs[w.i])
+	if err == nil {
+		w.refs, w.i = refs[find(refs, w.name):], w.i+1
+	}
+	return err == nil, err
+}
+
+// turn reads the next pages, if there are some.
+func (w *walk) turn() (more bool, err error) {
+	if len(w.refs) == 0 {
+		if more, err = w.more(); !more {
+			return false, err
+		}
+	}
+	w.pages, err = w.X.Run.load(w.ctx, w.refs, w.ahead)
+	w.block, w.ahead = 0, min(2*w.ahead, 64)
+	return err == nil, err
+}
+
+// next makes the next row the current one, if there is one.
+func (w *walk) next() (more bool, err error) {
+	if w.pages == nil {
+		if more, err = w.turn(); !more {
+			return false, err
+		}
+		if err = w.seek(); err != nil {
+			return false, w.X.Run.fail(w.refs[0].off, err)
+		}
+	}
+	for {
+		if more, err = w.row(); err != nil {
+			return false, w.X.Run.fail(w.refs[0].off, err)
+		} else if more {
+			return true, nil
+		}
+		w.block, w.pages, w.refs = 0, w.pages[1:], w.refs[1:]
+		if len(w.pages) == 0 {
+			if more, err = w.turn(); !more {
+				return false, err
 			}
 		}
 	}
 }
 
-// rows yields the rows of a page.
-func (r *Run) rows(p *page, c *cursor, x *Item, name string, first bool, yield func(*Item, error) bool) (more bool, err error) {
-	block := 0
-	if first {
-		if block, err = p.find(c, name); err != nil {
+// seek finds the block of the current page in which the name may be.
+func (w *walk) seek() (err error) {
+	w.block, err = w.pages[0].find(&w.c, w.name)
+	w.c.At = w.c.end
+	return err
+}
+
+// row makes the next row of the current page the current one, if there is one.
+func (w *walk) row() (bool, error) {
+	p := w.pages[0]
+	for {
+		bits, ok, err := w.c.nextName()
+		switch {
+		case err != nil:
 			return false, err
-		}
-	}
-	for ; block < p.count(); block++ {
-		if err := c.open(p, block); err != nil {
-			return false, err
-		}
-		for {
-			bits, ok, err := c.nextName()
-			if err != nil {
+		case ok:
+			w.found = w.found || string(w.c.name) >= w.name
+			if err := w.c.rest(bits, w.found); err != nil {
 				return false, err
 			}
-			if !ok {
-				break
+			if w.found {
+				w.X.Row, w.X.About = w.c.row, w.c.shown
+				w.X.in(w.X.Run.commit)
+				return true, nil
 			}
-			wanted := string(c.name) >= name
-			if err := c.rest(bits, wanted); err != nil {
+		case w.block == p.count():
+			return false, nil
+		default:
+			if err := w.c.open(p, w.block); err != nil {
 				return false, err
 			}
-			if !wanted {
-				continue
-			}
-			x.Row, x.About = c.row, c.shown
-			x.in(r.commit)
-			if !yield(x, nil) {
-				return false, nil
-			}
+			w.block++
 		}
 	}
-	return true, nil
+}
+
+// From yields the rows from a name on. What it yields is valid until the next.
+func (r *Run) From(ctx context.Context, name string) iter.Seq2[*Item, error] {
+	return Merged(ctx, []*Run{r}, name)
 }
 
 // find returns the last block that begins before name, or the first.
@@ -449,56 +473,59 @@ func (r *Run) All(ctx context.Context) iter.Seq2[*Item, error] { return r.From(c
 
 // A Source has rows, in their order.
 type Source interface {
-	// From yields those from a name on. What it yields is valid until the next.
-	From(ctx context.Context, name string) iter.Seq2[*Item, error]
+	// Walk goes through those from a name on. It returns nil if there are none.
+	Walk(ctx context.Context, name string) *Walk
 }
 
-// Merged yields the rows of several sources from a name on, in the order of rows.
-func Merged[S Source](ctx context.Context, all []S, name string) iter.Seq2[*Item, error] {
-	if len(all) == 1 {
-		return all[0].From(ctx, name)
+// A Walk goes through rows.
+type Walk struct {
+	// X is the current row. Before the first one, it has a name that is not after that of the first.
+	X Item
+	// Next makes the next row the current one, if there is one.
+	Next func() (more bool, err error)
+
+	begun bool
+}
+
+// Walk implements [Source].
+func (r *Run) Walk(ctx context.Context, name string) *Walk {
+	w := r.walk(ctx, name)
+	if w.i == len(r.refs) {
+		return nil
 	}
+	w.X.Name, w.Next = max(name, r.refs[0].first), w.next
+	return &w.Walk
+}
+
+// Merged yields the rows of several sources from a name on, in the order of rows. What it yields is valid until
+// the next.
+func Merged[S Source](ctx context.Context, sources []S, name string) iter.Seq2[*Item, error] {
 	return func(yield func(*Item, error) bool) {
-		type head struct {
-			*Item
-			next func() (*Item, error, bool)
-		}
-		var heads []*head
-		advance := func(h *head) (more bool, err error) {
-			h.Item, err, more = h.next()
-			return more && err == nil, err
-		}
-		for _, r := range all {
-			next, stop := iter.Pull2(r.From(ctx, name))
-			defer stop()
-			h := &head{next: next}
-			more, err := advance(h)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if more {
-				heads = append(heads, h)
+		var all []*Walk
+		for _, s := range sources {
+			if w := s.Walk(ctx, name); w != nil {
+				all = append(all, w)
 			}
 		}
-		for len(heads) > 0 {
+		for len(all) > 0 {
 			least := 0
-			for i := 1; i < len(heads); i++ {
-				if heads[i].Compare(&heads[least].Row) < 0 {
+			for i := 1; i < len(all); i++ {
+				if all[i].X.Compare(&all[least].X.Row) < 0 {
 					least = i
 				}
 			}
-			h := heads[least]
-			if !yield(h.Item, nil) {
+			w := all[least]
+			if w.begun && !yield(&w.X, nil) {
 				return
 			}
-			more, err := advance(h)
+			w.begun = true
+			more, err := w.Next()
 			if err != nil {
 				yield(nil, err)
 				return
 			}
 			if !more {
-				heads = slices.Delete(heads, least, least+1)
+				all = slices.Delete(all, least, least+1)
 			}
 		}
 	}

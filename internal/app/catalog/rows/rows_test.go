@@ -256,9 +256,12 @@ func FuzzPage(f *testing.F) {
 		if err != nil {
 			return
 		}
-		r, x, c := &Run{}, &Item{}, cursor{}
 		for _, name := range []string{"", "photos/0003"} {
-			_, _ = r.rows(p, &c, x, name, true, func(x *Item, err error) bool { return true })
+			w := &walk{name: name, x: Item{Run: &Run{}}, pages: []*page{p}}
+			err := w.seek()
+			for more := true; more && err == nil; {
+				more, err = w.row()
+			}
 		}
 	})
 }
