@@ -50,8 +50,14 @@ By default only this machine can connect; --addr sets another address.`,
   holdall serve --addr 0.0.0.0:7070 --token @token.txt --tls-cert cert.pem --tls-key key.pem docs.caf
   holdall serve --s3 --s3-key ID:SECRET docs.caf`,
 		RunE: run(func(ctx context.Context, args []string) error {
-			if len(args) == 0 && o.catalog == "" {
-				return usage("expected an archive, or --catalog")
+			if len(args) == 0 && o.catalog == "" && o.write == "" {
+				return usage("expected an archive, --catalog or --write")
+			}
+			if o.write != "" && !o.s3 {
+				return usage("--write needs --s3")
+			}
+			if o.write == "" && (o.log != "" || o.public != "" || o.takeOver) {
+				return usage("--log, --write-url and --take-over need --write")
 			}
 			if len(a.through) > 0 && o.catalog == "" {
 				return usage("--through needs --catalog")
@@ -70,6 +76,10 @@ By default only this machine can connect; --addr sets another address.`,
 	f.BoolVar(&o.s3, "s3", false, "also serve S3 clients, at --s3-addr")
 	f.StringVar(&o.s3Addr, "s3-addr", "127.0.0.1:7071", "HOST:PORT to listen on for S3 clients")
 	f.StringVar(&o.s3Key, "s3-key", "", "ID:SECRET that S3 clients must sign with, or @FILE (default $HOLDALL_SERVE_S3_KEY, or none)")
+	f.StringVar(&o.write, "write", "", "take what S3 clients write into the catalogue, or those in the folder, at this `address`")
+	f.StringVar(&o.log, "log", "", "with --write: folder for what is not packed yet (default: that of the catalogues)")
+	f.StringVar(&o.public, "write-url", "", "with --write: the `URL` at which other gateways reach this one")
+	f.BoolVar(&o.takeOver, "take-over", false, "with --write: go on without the log of another gateway, which is lost")
 	f.StringVar(&o.token, "token", "", "TOKEN that requests must send, or @FILE or $HOLDALL_SERVE_TOKEN")
 	f.StringVar(&o.cert, "tls-cert", "", "file with the TLS certificate, in PEM")
 	f.StringVar(&o.key, "tls-key", "", "file with the key of the certificate, in PEM")
@@ -95,6 +105,10 @@ type serving struct {
 	logRequests bool
 	browse      bool // a browser is to be started
 	catalog     string
+	write       string
+	log         string
+	public      string
+	takeOver    bool
 
 	signed serve.Key
 }
@@ -183,7 +197,7 @@ func (a *app) logTo(w io.Writer) slog.Handler {
 	return slog.NewTextHandler(w, nil)
 }
 
-func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
+func (a *app) serve(ctx context.Context, addresses []string, o serving) (done error) {
 	logs := a.logTo(a.stderr)
 	log := slog.New(logs)
 	ctx, stop := context.WithCancel(ctx)
@@ -196,6 +210,16 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 	if err != nil {
 		return err
 	}
+	var keeper serve.Keeper
+	if o.write != "" {
+		g, err := a.openGateway(ctx, set, o, log)
+		if err != nil {
+			return err
+		}
+		defer func() { done = errors.Join(done, closeGateway(g)) }()
+		keeper = g
+		shown = append(shown, servedJSON{Archive: store.Redact(o.write), URL: "/"})
+	}
 	var doors []*entrance
 	near := func() bool { return doors[0].at.IP.IsLoopback() }
 	page := explore.New(set, explore.Options{Log: log, Near: near, Extra: a.extraOf})
@@ -205,7 +229,7 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 	site := serve.NewSite(set, serve.SiteOptions{Page: page, CORS: o.cors, Token: o.token, TLS: o.cert != "", MaxRequests: o.maxRequests, Log: log, LogRequests: o.logRequests, Version: versionString()})
 	doors = []*entrance{{addr: o.addr, handler: site, open: o.token == ""}}
 	if o.s3 {
-		doors = append(doors, &entrance{addr: o.s3Addr, handler: serve.NewS3(site, serve.S3Options{Key: o.signed}), open: o.signed.ID == ""})
+		doors = append(doors, &entrance{addr: o.s3Addr, handler: serve.NewS3(site, serve.S3Options{Key: o.signed, Keeper: keeper}), open: o.signed.ID == ""})
 	}
 	if err := a.listen(ctx, doors, o); err != nil {
 		return err
@@ -248,7 +272,7 @@ func (a *app) without(ctx context.Context, err error, archives int) (*errorJSON,
 // fillSet finds the archives to serve, and reports where each will be, by its
 // path alone. An archive that cannot be opened now is opened when it is requested.
 func (a *app) fillSet(ctx context.Context, set *serve.Set, addresses []string, o serving) (shown []servedJSON, err error) {
-	ready := o.catalog != ""
+	ready := o.catalog != "" || o.write != ""
 	for _, address := range addresses {
 		p, err := a.whatToServe(ctx, address, o.files)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/holdall/holdall/internal/base/sysfile"
 	"github.com/holdall/holdall/store"
 )
 
@@ -77,7 +78,7 @@ func (f *folder) commit(ctx context.Context) error {
 		err = fs.ErrClosed
 	}
 	if err == nil && !f.w.store.NoSync {
-		err = syncFolder(f.w.f.Name())
+		err = sysfile.SyncFolder(f.w.f.Name())
 	}
 	if err == nil {
 		if f.w.store.beforeRename != nil {

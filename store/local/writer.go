@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
+	"github.com/holdall/holdall/internal/base/sysfile"
 	"github.com/holdall/holdall/store"
 )
 
@@ -242,35 +242,16 @@ func (w *writer) settle() error {
 
 // syncFolders makes the new name durable, and the names of new folders.
 func (w *writer) syncFolders() error {
-	if err := syncFolder(w.dir); err != nil {
+	if err := sysfile.SyncFolder(w.dir); err != nil {
 		return err
 	}
 	for _, made := range w.made {
 		dir, _ := filepath.Split(made)
-		if err := syncFolder(dir); err != nil {
+		if err := sysfile.SyncFolder(dir); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func syncFolder(dir string) error {
-	if onWindows {
-		return nil
-	}
-	if dir == "" {
-		dir = "."
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	err = d.Sync()
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
-		return nil // some network file systems cannot do it and do not need it
-	}
-	return err
 }
 
 // Abort removes the temporary file, and the folders that were created for it.

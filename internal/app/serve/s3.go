@@ -3,12 +3,9 @@ package serve
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/xml"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -357,27 +354,6 @@ func (x *s3Writer) Write(p []byte) (int, error) {
 
 // ReadFrom is called for content only, never for an error response.
 func (x *s3Writer) ReadFrom(r io.Reader) (int64, error) { return io.Copy(x.ResponseWriter, r) }
-
-// s3Tag returns the ETag of an entry of a bucket. Clients compare an ETag that
-// looks like an MD5 with the content. So it looks like one only if it is one,
-// or if the original bucket kept it with the object.
-func s3Tag(a *Archive, e holdall.Entry) string {
-	if tag := keptTag(e); tag != "" {
-		return tag
-	}
-	if e.Digest.Algo == "md5" {
-		return `"` + hex.EncodeToString([]byte(e.Digest.Sum)) + `"`
-	}
-	of := fmt.Sprintf("%s %q %q %d %d", a.Once, a.Version, e.Name, e.Size, e.ModTime.UnixNano())
-	switch {
-	case len(e.Digest.Sum) >= 16:
-		of = e.Digest.String()
-	case a.Version != "":
-		of = fmt.Sprintf("%q %q %d", a.Version, e.Name, e.Size)
-	}
-	sum := sha256.Sum256([]byte(of))
-	return `"` + hex.EncodeToString(sum[:16]) + `-1"`
-}
 
 // modTime returns the time when an entry of a bucket was written. S3 requires
 // one for each entry.

@@ -206,6 +206,14 @@ func (s *Set) Add(src Source) string {
 	return s.names[len(s.fixed)-1]
 }
 
+// Drop removes a source that was added by its name. Its current uses go on.
+func (s *Set) Drop(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fixed = slices.DeleteFunc(s.fixed, func(src Source) bool { return src.Name == name })
+	s.rebuild()
+}
+
 // AddFolder adds all archives in a folder, now and later.
 func (s *Set) AddFolder(f Folder) {
 	s.mu.Lock()

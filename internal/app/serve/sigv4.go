@@ -52,9 +52,6 @@ func parseSignature(head http.Header, q url.Values) (s signature, code string) {
 			fields[k] = v
 		}
 		s.payload = cmp.Or(head.Get("X-Amz-Content-Sha256"), emptySum)
-		if s.payload != noPayload && s.payload != emptySum {
-			return s, "XAmzContentSHA256Mismatch"
-		}
 		return s, s.fill(fields["Credential"], fields["SignedHeaders"], fields["Signature"], head.Get("X-Amz-Date"), "AuthorizationHeaderMalformed")
 	}
 	if !q.Has("X-Amz-Signature") {
@@ -70,7 +67,8 @@ func parseSignature(head http.Header, q url.Values) (s signature, code string) {
 	if q.Get("X-Amz-Algorithm") != signAlgorithm || err != nil || n < 1 || n > int(maxExpires/time.Second) {
 		return s, bad
 	}
-	s.presigned, s.expires, s.payload = true, time.Duration(n)*time.Second, noPayload
+	s.presigned, s.expires = true, time.Duration(n)*time.Second
+	s.payload = cmp.Or(q.Get("X-Amz-Content-Sha256"), head.Get("X-Amz-Content-Sha256"), noPayload)
 	return s, s.fill(q.Get("X-Amz-Credential"), q.Get("X-Amz-SignedHeaders"), q.Get("X-Amz-Signature"), q.Get("X-Amz-Date"), bad)
 }
 
@@ -101,17 +99,24 @@ func (s *signature) fill(credential, headers, sum, at, bad string) (code string)
 
 type Key struct{ ID, Secret string }
 
-// wrong checks the signature of a request. It returns Amazon's code for an
-// error, or "" if there is none.
-func (k Key) wrong(r *http.Request, now time.Time) (code string) {
+// check checks the signature of a request. code is Amazon's code for an error,
+// or "" if there is none.
+func (k Key) check(r *http.Request, now time.Time) (s signature, code string) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return "InvalidURI"
+		return s, "InvalidURI"
 	}
-	s, code := parseSignature(r.Header, q)
+	s, code = parseSignature(r.Header, q)
+	if code == "" {
+		code = k.wrong(r, s, q, now)
+	}
+	return s, code
+}
+
+func (k Key) wrong(r *http.Request, s signature, q url.Values, now time.Time) (code string) {
 	switch {
-	case code != "":
-		return code
+	case !hasBody(r) && s.payload != noPayload && s.payload != emptySum:
+		return "XAmzContentSHA256Mismatch"
 	case !hmac.Equal([]byte(s.id), []byte(k.ID)):
 		return "InvalidAccessKeyId"
 	case s.at.Sub(now) > maxSkew, !s.presigned && now.Sub(s.at) > maxSkew:

@@ -193,6 +193,9 @@ func LayerID(n int64, ordinal int) rows.ArchiveID {
 	return rows.ArchiveID{Commit: rows.MostCommit - n, Ordinal: ordinal}
 }
 
+// NumberOf returns the ID of an archive as catalogues have it.
+func NumberOf(a rows.ArchiveID) int64 { return int64(idOf(a)) }
+
 // over returns the layers. A reader must take them before it takes the state: a layer goes when a commit has its rows.
 func (b *Book) over() []Layer {
 	if b.o.Over == nil {
@@ -217,7 +220,7 @@ func (b *Book) look(ctx context.Context, l *look, s *State, path string) error {
 			return err
 		}
 	}
-	for x, err := range l.from.From(ctx, path) {
+	for x, err := range rows.Merged(ctx, []rows.Source{l.from}, path) {
 		switch {
 		case err != nil:
 			return err

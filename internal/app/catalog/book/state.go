@@ -123,11 +123,27 @@ type Commit struct {
 	Removals []Removal `json:"removals,omitempty"` // of what Drop drops
 	Removed  []ID      `json:"removed,omitempty"`  // Removals of earlier commits that are done
 
+	Claim *Claim `json:"claim,omitempty"`
+
 	// Erased is the hash of the commit that this one replaces, because a name was erased. It says nothing else.
 	Erased string `json:"erased,omitempty"`
 
 	since  int64  // from which the work began, if it is not Base
 	inline []byte // a run, or the tails of Runs
+}
+
+// A Claim says which gateway takes changes of objects and has them in its log until commits have them. Without an
+// ID, nobody does.
+type Claim struct {
+	ID      string `json:"id,omitempty"`      // random
+	Address string `json:"address,omitempty"` // where others reach it
+	Log     text   `json:"log,omitempty"`     // where its log is, for people
+	Commit  int64  `json:"commit,omitempty"`  // that has recorded it
+}
+
+// NewClaim returns a claim to be recorded.
+func NewClaim(id, address, log string) *Claim {
+	return &Claim{ID: id, Address: address, Log: text(log)}
 }
 
 // A Plan says what a fleet packs, and into what.
@@ -224,6 +240,7 @@ type State struct {
 	Plans    []Plan    `json:"plans,omitempty"`
 	Listings []Listing `json:"listings,omitempty"`
 	Removals []Removal `json:"removals,omitempty"`
+	Claim    *Claim    `json:"claim,omitempty"`
 	Next     int64     `json:"next,omitempty"` // the number of the next commit, if it is not the number after this
 	Entries  int64     `json:"entries"`
 	Bytes    int64     `json:"bytes"` // of archives
@@ -477,6 +494,11 @@ func (s *State) records(c *Commit, elsewhere bool) {
 		if p.Commit = c.Number; len(p.Spec) > 0 {
 			s.Plans = append(s.Plans, p)
 		}
+	}
+	if k := c.Claim; k != nil && k.ID != "" {
+		s.Claim = &Claim{k.ID, k.Address, k.Log, c.Number}
+	} else if k != nil {
+		s.Claim = nil
 	}
 	if l := c.Listed; l != nil {
 		s.Listings = append(slices.DeleteFunc(s.Listings, l.includes), *l)

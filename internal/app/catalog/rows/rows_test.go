@@ -257,7 +257,7 @@ func FuzzPage(f *testing.F) {
 			return
 		}
 		for _, name := range []string{"", "photos/0003"} {
-			w := &walk{name: name, x: Item{Run: &Run{}}, pages: []*page{p}}
+			w := &walk{name: name, Walk: Walk{X: Item{Run: &Run{}}}, pages: []*page{p}}
 			err := w.seek()
 			for more := true; more && err == nil; {
 				more, err = w.row()

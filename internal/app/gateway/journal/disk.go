@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 
@@ -67,17 +66,7 @@ func (d folder) List() (names []string, _ error) {
 func (d folder) Rename(from, to string) error { return os.Rename(d.path(from), d.path(to)) }
 func (d folder) Remove(name string) error     { return os.Remove(d.path(name)) }
 
-func (d folder) Sync() error {
-	if runtime.GOOS == "windows" {
-		return nil // it has no such call
-	}
-	f, err := os.Open(string(d))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
-}
+func (d folder) Sync() error { return sysfile.SyncFolder(string(d)) }
 
 // Lock locks the folder until the process ends or the lock is closed.
 func (d folder) Lock() (io.Closer, error) {

@@ -221,6 +221,13 @@ func (j *Journal) Append(batch []*Record) error {
 	return nil
 }
 
+// SetText sets what the headers of new segments say.
+func (j *Journal) SetText(text string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.o.Text = text
+}
+
 // begin creates the next segment.
 func (j *Journal) begin() error {
 	s := &Segment{j: j, log: caf.Log{Number: j.number + 1, Seq: j.seq, Text: j.o.Text}}

@@ -1,0 +1,394 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/caf"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/catalog/rows"
+	"github.com/holdall/holdall/internal/app/catalog/shelf"
+	"github.com/holdall/holdall/internal/app/gateway/journal"
+	"github.com/holdall/holdall/internal/app/serve"
+)
+
+const (
+	// large is the size from which on an object is an archive of its own.
+	large = 8 << 20
+	// mostBatch is about how many bytes are written at once, and mostWaiting how many changes.
+	mostBatch   = 4 << 20
+	mostWaiting = 4096
+)
+
+// A bucket takes changes of the objects of one catalogue. A change is in the log before it is answered. The newest
+// rows lie in layers over the commits of the catalogue, so every reader of the book sees them.
+type bucket struct {
+	g    *Gateway
+	name string
+	book *book.Book
+	tree *holdall.Archive // what the bucket has now
+	hall *shelf.Shelf
+	log  *journal.Journal
+
+	claim string // ID of ours
+
+	queue chan *change
+	rolls chan chan error
+	held  chan struct{} // closed when no further change is taken
+	full  chan struct{} // has one when a segment may be full
+	work  sync.WaitGroup
+
+	over atomic.Pointer[layers]
+	gone atomic.Int64 // how many layers are in commits
+
+	mu  sync.Mutex
+	why error // why nothing is written any more
+}
+
+// A change is one of a name that waits to be written.
+type change struct {
+	journal.Record
+	if_  serve.Condition
+	base *catalog.Location // what was there, as far as commits know
+	seen int64             // bucket.gone, before that was asked
+	done chan error
+}
+
+// errAgain means that a segment became a commit while a change was looked at.
+var errAgain = errors.New("look again")
+
+// has returns what the bucket has of a name, or nil.
+func (b *bucket) has(ctx context.Context, name string) (*catalog.Location, error) {
+	f, err := b.book.Newest(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return &f.Location, err
+}
+
+// write has changes written, and returns when they are durable.
+func (b *bucket) write(ctx context.Context, all ...*change) []error {
+	errs := make([]error, len(all))
+	for i, c := range all {
+		c.done = make(chan error, 1)
+		errs[i] = b.ask(ctx, c)
+	}
+	for i, c := range all {
+		for errs[i] == nil {
+			if errs[i] = <-c.done; errs[i] != errAgain {
+				break
+			}
+			errs[i] = b.ask(ctx, c)
+		}
+	}
+	return errs
+}
+
+// ask puts a change into the queue.
+func (b *bucket) ask(ctx context.Context, c *change) (err error) {
+	if c.if_ != (serve.Condition{}) {
+		c.seen = b.gone.Load()
+		if c.base, err = b.has(ctx, c.Name); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-b.held:
+		return b.stopped()
+	default:
+	}
+	select {
+	case b.queue <- c:
+		return nil
+	case <-b.held:
+		return b.stopped()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// stopped is why nothing is written any more.
+func (b *bucket) stopped() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.why == nil {
+		return serve.ErrBusy
+	}
+	return b.why
+}
+
+// commit writes the changes of the queue, as many at once as there are.
+func (b *bucket) commit() {
+	var batch []*change
+	for {
+		select {
+		case c := <-b.queue:
+			batch = append(batch[:0], c)
+		case done := <-b.rolls:
+			err := b.roll()
+			if done <- err; err != nil {
+				b.stop(err)
+			}
+			continue
+		case <-b.held:
+			return
+		}
+		for n := len(batch[0].Content); n < mostBatch && len(batch) < mostWaiting; {
+			select {
+			case c := <-b.queue:
+				batch = append(batch, c)
+				n += len(c.Content)
+				continue
+			default:
+			}
+			break
+		}
+		b.commitAll(batch)
+	}
+}
+
+func (b *bucket) commitAll(batch []*change) {
+	now := map[string]*change{} // of names that the batch changes
+	var records []*journal.Record
+	var taken []*change
+	for _, c := range batch {
+		if err := b.may(c, now[c.Name]); err != nil {
+			c.done <- err
+			continue
+		}
+		now[c.Name] = c
+		records, taken = append(records, &c.Record), append(taken, c)
+	}
+	if len(taken) == 0 {
+		return
+	}
+	err := b.log.Append(records)
+	for i := 0; i < len(records) && err == nil; i++ {
+		err = b.apply(b.layerOf(records[i].Segment), &records[i].LogRow)
+	}
+	for _, c := range taken {
+		c.done <- outward(err)
+	}
+	if err == nil && b.isFull() {
+		err = b.roll()
+	}
+	if err != nil && !errors.Is(err, journal.ErrFull) {
+		b.stop(err)
+	}
+}
+
+// layerOf returns the layer of the newest segment.
+func (b *bucket) layerOf(seg *journal.Segment) *layer {
+	if live := b.over.Load().live; len(live) > 0 && live[0].seg == seg {
+		return live[0]
+	}
+	l := newLayer(seg)
+	b.change(func(live []*layer, gone []sunk) ([]*layer, []sunk) { return append([]*layer{l}, live...), gone })
+	return l
+}
+
+// may returns why a change must not be made, after an earlier one of the batch to the same name.
+func (b *bucket) may(c, before *change) error {
+	if c.if_ == (serve.Condition{}) {
+		return nil
+	}
+	is, tag := false, ""
+	switch {
+	case before != nil:
+		is, tag = !before.Deleted, before.ETag
+	default:
+		r := b.newest(c.Name)
+		switch {
+		case r != nil:
+			is, tag = r.What == rows.Put, tagOf(r.ETag, r.Digest)
+		case c.seen != b.gone.Load():
+			return errAgain
+		case c.base != nil:
+			is, tag = true, tagOf(c.base.ETag, c.base.Digest)
+		}
+	}
+	return met(c.if_, is, tag, c.Deleted)
+}
+
+// newest returns the newest row that the log has of a name, or nil.
+func (b *bucket) newest(name string) *rows.Row {
+	for _, l := range b.over.Load().live {
+		if r := l.get(name); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// stop lets nothing be written any more.
+func (b *bucket) stop(why error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.why == nil {
+		b.why = why
+		close(b.held)
+	}
+}
+
+// Put implements [serve.Bucket].
+func (b *bucket) Put(ctx context.Context, key string, u *serve.Upload) (done serve.Written, err error) {
+	return b.put(ctx, key, u, b.g.now())
+}
+
+func (b *bucket) put(ctx context.Context, key string, u *serve.Upload, at time.Time) (done serve.Written, err error) {
+	if u.Size >= large {
+		return b.putLarge(ctx, key, u, at)
+	}
+	content := make([]byte, u.Size)
+	if _, err := io.ReadFull(u.Body, content); err != nil {
+		return done, err
+	}
+	if err := ended(u.Body); err != nil {
+		return done, err
+	}
+	etag, headers := u.End()
+	c := &change{Record: journal.Record{LogRow: caf.LogRow{Name: key, Sum: blake3.Sum256(content), Modified: at, ETag: etag, Headers: catalog.HeaderText(headers)}, Content: content}, if_: u.If}
+	return serve.Written{Time: at}, b.write(ctx, c)[0]
+}
+
+// ended returns an error unless a body is at its end, and is what its client has said.
+func ended(r io.Reader) error {
+	var one [1]byte
+	switch n, err := r.Read(one[:]); {
+	case n > 0:
+		return errors.New("the body is longer than was said")
+	case err == io.EOF:
+		return nil
+	default:
+		return err
+	}
+}
+
+// Delete implements [serve.Bucket].
+func (b *bucket) Delete(ctx context.Context, all []serve.Deletion) []error {
+	changes := make([]*change, len(all))
+	for i, d := range all {
+		changes[i] = &change{Record: journal.Record{LogRow: caf.LogRow{Name: d.Key, Deleted: true, Modified: b.g.now()}}, if_: d.If}
+	}
+	return b.write(ctx, changes...)
+}
+
+// Change implements [serve.Bucket]. The content is written again: what the log has must be complete in itself.
+func (b *bucket) Change(ctx context.Context, key string, change func(headers map[string]string) (map[string]string, error)) error {
+	for {
+		e, err := b.tree.Lookup(ctx, key)
+		if err != nil {
+			return err
+		}
+		l, ok := e.Ref.(catalog.Location)
+		if !ok || !e.Kind.HasContent() {
+			return &fs.PathError{Op: "change", Path: key, Err: fs.ErrNotExist}
+		}
+		headers, err := b.book.HeadersOf(ctx, l)
+		if err == nil {
+			headers, err = change(headers)
+		}
+		if err != nil {
+			return err
+		}
+		in, err := b.tree.OpenEntry(ctx, e)
+		if err != nil {
+			return err
+		}
+		tag := tagOf(l.ETag, l.Digest)
+		_, err = b.put(ctx, key, &serve.Upload{Body: in, Size: e.Size, End: func() (string, map[string]string) { return tag, headers }, If: serve.Condition{Match: tag}}, l.Modified)
+		in.Close()
+		if !errors.Is(err, serve.ErrCondition) { // otherwise another has changed it
+			return err
+		}
+	}
+}
+
+// tagOf is the ETag of an object. What was packed from elsewhere has none of its own.
+func tagOf(etag string, d format.Digest) string {
+	return cmp.Or(etag, serve.TagOf(d))
+}
+
+// met returns why a condition is not met by what there is. A deletion of what is not there does nothing, so it may.
+func met(c serve.Condition, is bool, tag string, deletion bool) error {
+	switch {
+	case c.Match != "" && !is && !deletion:
+		return fs.ErrNotExist
+	case c.Match != "" && is && !among(c.Match, tag), c.NoneMatch != "" && is && among(c.NoneMatch, tag):
+		return serve.ErrCondition
+	}
+	return nil
+}
+
+// among reports whether a list of ETags has one, or is a star.
+func among(all, tag string) bool {
+	for one := range strings.SplitSeq(all, ",") {
+		if one = strings.TrimSpace(one); one == "*" || strings.Trim(one, `"`) == strings.Trim(tag, `"`) {
+			return true
+		}
+	}
+	return false
+}
+
+// outward is an error of the log as clients hear of it.
+func outward(err error) error {
+	if errors.Is(err, journal.ErrFull) {
+		return fmt.Errorf("%w: %w", serve.ErrFull, err)
+	}
+	return err
+}
+
+// apply adds a row of the log to the layer of its segment.
+func (b *bucket) apply(l *layer, r *caf.LogRow) (err error) {
+	x := &rows.Row{Name: r.Name, What: rows.Delete, Seq: seqs + r.Seq}
+	if !r.Deleted {
+		x.What, x.Archive = rows.Put, l.id(0)
+		x.Kind, x.Raw, x.Off, x.Size, x.Time, x.ETag, x.Headers = format.File, true, r.Off, r.Size, r.Modified, r.ETag, r.Headers
+		x.Digest = format.Digest{Algo: "blake3", Sum: string(r.Sum[:])}
+		if r.Elsewhere != "" {
+			if x.Archive, err = b.elsewhere(l, r.Elsewhere); err != nil {
+				return err
+			}
+		}
+	}
+	l.put(x)
+	return nil
+}
+
+// seqs is more than the Seq of any commit.
+const seqs = rows.MostCommit + 1
+
+// close ends all work, and closes everything.
+func (b *bucket) close() (err error) {
+	b.stop(serve.ErrBusy)
+	b.work.Wait()
+	if b.tree != nil {
+		err = b.tree.Close()
+	}
+	if b.hall != nil {
+		err = errors.Join(err, b.hall.Close())
+	}
+	b.change(func(live []*layer, gone []sunk) ([]*layer, []sunk) {
+		for _, l := range b.over.Load().held {
+			l.seg.Release()
+		}
+		return nil, nil
+	})
+	if b.log != nil {
+		err = errors.Join(err, b.log.Close())
+	}
+	return errors.Join(err, b.book.Close())
+}

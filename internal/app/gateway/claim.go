@@ -1,0 +1,118 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/gateway/journal"
+	"github.com/holdall/holdall/store/local"
+)
+
+// One gateway owns a catalogue: it has changes in its log that no commit has. A claim in the catalogue says which.
+// Its ID is in the folder of the log, too, and in each segment. Whoever has the log owns the catalogue. Each commit of
+// a segment requires that the claim is still the same.
+
+// A ClaimError reports that a catalogue is claimed by another gateway.
+type ClaimError struct {
+	Bucket       string
+	Address, Log string
+}
+
+func (e *ClaimError) Error() string {
+	at := ""
+	if e.Address != "" {
+		at = " at " + format.Escape(e.Address)
+	}
+	return fmt.Sprintf("%s: another gateway%s has its newest changes in %s: start it there, or take the catalogue over without them", format.Escape(e.Bucket), at, format.Escape(e.Log))
+}
+
+// An owner says which claim of which catalogue a log belongs to.
+type owner struct {
+	Catalog string `json:"catalog"`
+	Claim   string `json:"claim"`
+}
+
+const ownerName = "owner"
+
+// owner returns the owner of the log, which is new if the log is. It is written before the catalogue has the claim.
+func (b *bucket) owner(ctx context.Context) (is owner, text []byte, err error) {
+	st := local.New(b.folder())
+	err = getJSON(ctx, st, ownerName, &is)
+	if errors.Is(err, fs.ErrNotExist) {
+		is = owner{b.book.ID(), b.g.o.text()}
+		err = putJSON(ctx, st, ownerName, is)
+	}
+	if err == nil && is.Catalog != b.book.ID() {
+		err = fmt.Errorf("%s: this log is of another catalogue than %s", format.Escape(b.folder()), format.Escape(b.book.Name()))
+	}
+	if err == nil {
+		text, err = json.Marshal(is)
+	}
+	return is, text, err
+}
+
+// recover opens the log, claims the catalogue, and makes layers of what the log has.
+func (b *bucket) recover(ctx context.Context) error {
+	log, all, err := journal.Open(ctx, b.folder(), journal.Options{})
+	if err != nil {
+		return err
+	}
+	b.log = log
+	is, text, err := b.owner(ctx)
+	if err != nil {
+		return err
+	}
+	for _, seg := range all {
+		if seg.Log().Text != string(text) {
+			return fmt.Errorf("%s: this segment is of another log", format.Escape(seg.Path()))
+		}
+	}
+	b.claim = is.Claim
+	_, err = b.book.Commit(ctx, func(s *book.State) (*book.Commit, error) {
+		if err := b.owns(s); err != nil && s.Claim != nil && !b.g.o.TakeOver {
+			return nil, err
+		}
+		if k := s.Claim; k != nil && k.ID == b.claim && k.Address == b.g.o.Address {
+			return nil, nil
+		}
+		return &book.Commit{Claim: book.NewClaim(b.claim, b.g.o.Address, b.folder())}, nil
+	})
+	if err != nil {
+		return err
+	}
+	log.SetText(string(text))
+	var live []*layer
+	for _, seg := range slices.Backward(all) {
+		l := newLayer(seg)
+		l.ended = true
+		for r, err := range seg.Rows(ctx) {
+			if err == nil {
+				err = b.apply(l, r)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		live = append(live, l)
+	}
+	b.over.Store(newLayers(live, nil))
+	return nil
+}
+
+// owns returns an error unless a state says that this gateway owns the catalogue.
+func (b *bucket) owns(s *book.State) error {
+	if s.Claim != nil && s.Claim.ID == b.claim {
+		return nil
+	}
+	e := &ClaimError{Bucket: b.name}
+	if s.Claim != nil {
+		e.Address, e.Log = s.Claim.Address, string(s.Claim.Log)
+	}
+	return e
+}

@@ -1,0 +1,210 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/local"
+)
+
+// A world is a folder with one bucket, and what should be in it.
+type world struct {
+	t   *testing.T
+	st  store.Store
+	dir string
+	set *serve.Set
+	g   *Gateway
+	b   serve.Bucket
+	is  map[string]entry
+}
+
+type entry struct {
+	data    string
+	headers map[string]string
+}
+
+func (e entry) etag() string {
+	sum := md5.Sum([]byte(e.data))
+	return `"` + hex.EncodeToString(sum[:]) + `"`
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, dir: t.TempDir(), is: map[string]entry{}}
+	st := local.New(w.dir)
+	w.st = st
+	c, err := book.Create(t.Context(), st, "b.catalog")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	t.Cleanup(func() { w.end() })
+	return w
+}
+
+func (w *world) start() {
+	w.t.Helper()
+	w.set = serve.NewSet(serve.SetOptions{})
+	var err error
+	if w.g, err = New(w.t.Context(), w.st, "", "b", w.set, Options{Log: w.dir, Find: func(*book.Book) Find {
+		return func(_ context.Context, address string) (store.Store, string, error) {
+			return w.st, strings.TrimPrefix(address, w.dir+"/"), nil
+		}
+	}}); err != nil {
+		w.t.Fatal(err)
+	}
+	if w.b, err = w.g.Bucket(w.t.Context(), "b"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) end() {
+	w.t.Helper()
+	if w.set.Close(); w.g == nil {
+		return
+	}
+	if err := w.g.Close(); err != nil {
+		w.t.Error(err)
+	}
+}
+
+func upload(e entry, c serve.Condition) *serve.Upload {
+	return &serve.Upload{Body: bytes.NewReader([]byte(e.data)), Size: int64(len(e.data)), End: func() (string, map[string]string) { return e.etag(), e.headers }, If: c}
+}
+
+func (w *world) put(key string, e entry, c serve.Condition) error {
+	_, err := w.b.Put(w.t.Context(), key, upload(e, c))
+	if err == nil {
+		w.is[key] = e
+	}
+	return err
+}
+
+func (w *world) remove(keys ...string) {
+	w.t.Helper()
+	var all []serve.Deletion
+	for _, key := range keys {
+		all = append(all, serve.Deletion{Key: key})
+		delete(w.is, key)
+	}
+	if err := errors.Join(w.b.Delete(w.t.Context(), all)...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// look compares everything that the bucket has with what it should have.
+func (w *world) look() {
+	w.t.Helper()
+	ctx := w.t.Context()
+	a, err := w.set.Use(ctx, "b", "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer a.Release()
+	var names []string
+	for e, err := range a.Keys(ctx, "", "") {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		names = append(names, e.Name)
+	}
+	if want := slices.Sorted(maps.Keys(w.is)); !slices.Equal(names, want) {
+		w.t.Fatalf("lists %q, expected %q", names, want)
+	}
+	for key, is := range w.is {
+		e, err := a.Lookup(ctx, key)
+		if err != nil {
+			w.t.Fatalf("%s: %v", key, err)
+		}
+		f, err := a.OpenEntry(ctx, e)
+		if err != nil {
+			w.t.Fatalf("%s: %v", key, err)
+		}
+		data, err := io.ReadAll(f)
+		f.Close()
+		headers := maps.Clone(e.Attr)
+		delete(headers, kit.ETagAttr)
+		if err != nil || string(data) != is.data || e.Attr[kit.ETagAttr] != is.etag() || !maps.Equal(headers, is.headers) && len(headers)+len(is.headers) > 0 {
+			w.t.Fatalf("%s: %.40q %v %v, expected %.40q %v", key, data, e.Attr, err, is.data, is.headers)
+		}
+	}
+}
+
+func TestABucketKeepsWhatItIsGiven(t *testing.T) {
+	rnd := testkit.Rand(t)
+	w := newWorld(t)
+	key := func() string { return fmt.Sprintf("%c/%d", 'a'+rnd.IntN(3), rnd.IntN(5)) }
+	for range testkit.Rounds(t, 60) {
+		switch rnd.IntN(12) {
+		case 0:
+			w.remove(key())
+		case 1:
+			w.remove(key(), key(), key())
+		case 2:
+			if err := w.g.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		case 3:
+			w.end()
+			w.start()
+		case 4:
+			k := key()
+			was, is := w.is[k]
+			err := w.put(k, random(rnd), serve.Condition{NoneMatch: "*"})
+			if is != errors.Is(err, serve.ErrCondition) || !is && err != nil {
+				t.Fatalf("%s with %v: %v", k, was, err)
+			}
+		case 5:
+			k := key()
+			was, is := w.is[k]
+			switch err := w.put(k, random(rnd), serve.Condition{Match: was.etag()}); {
+			case is && err != nil, !is && !errors.Is(err, fs.ErrNotExist):
+				t.Fatalf("%s with %v: %v", k, was, err)
+			}
+		case 6:
+			k := key()
+			was, is := w.is[k]
+			err := w.b.Change(t.Context(), k, func(map[string]string) (map[string]string, error) {
+				return map[string]string{"x-amz-tagging": "a=1"}, nil
+			})
+			if is != (err == nil) {
+				t.Fatalf("%s with %v: %v", k, was, err)
+			}
+			if is {
+				was.headers = map[string]string{"x-amz-tagging": "a=1"}
+				w.is[k] = was
+			}
+		default:
+			if err := w.put(key(), random(rnd), serve.Condition{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.look()
+	}
+}
+
+func random(rnd *rand.Rand) entry {
+	e := entry{data: string(testkit.Noise(rnd, rnd.IntN(200)))}
+	if rnd.IntN(2) == 0 {
+		e.headers = map[string]string{"content-type": "text/plain"}
+	}
+	return e
+}

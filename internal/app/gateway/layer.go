@@ -1,0 +1,179 @@
+package gateway
+
+import (
+	"context"
+	"iter"
+	"path"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/catalog/rows"
+	"github.com/holdall/holdall/internal/app/gateway/journal"
+)
+
+// A layer is what a segment of the log has: of each name, the newest row. It lies over the commits until one of
+// them has its rows.
+type layer struct {
+	seg   *journal.Segment
+	ended bool // nothing is added any more
+
+	mu       sync.RWMutex
+	rows     btree.Map[string, *rows.Row] // none of them is ever changed
+	archives []catalog.Archive            // by ordinal: the segment itself, and those that its rows name
+}
+
+// layers are those of a bucket.
+type layers struct {
+	live []*layer // the newest first
+	sunk []sunk   // the oldest first
+	held []*layer // all of them
+	all  []book.Layer
+}
+
+// A sunk layer has no rows any more that a commit lacks. But what they said of places is good until some time, for
+// readers that have just looked.
+type sunk struct {
+	*layer
+	until time.Time
+}
+
+func (s sunk) Walk(context.Context, string) *rows.Walk { return nil }
+
+func newLayers(live []*layer, gone []sunk) *layers {
+	x := &layers{live: live, sunk: gone}
+	for _, l := range live {
+		x.all, x.held = append(x.all, l), append(x.held, l)
+	}
+	for _, l := range gone {
+		x.all, x.held = append(x.all, l), append(x.held, l.layer)
+	}
+	return x
+}
+
+// change replaces the layers.
+func (b *bucket) change(do func(live []*layer, gone []sunk) ([]*layer, []sunk)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	was := b.over.Load()
+	b.over.Store(newLayers(do(was.live, was.sunk)))
+}
+
+// segments begins the addresses of segments of the log.
+const segments = "log:"
+
+// sizeOfLog stands for the size of a segment, which grows.
+const sizeOfLog = 1 << 50
+
+// newLayer returns a layer that holds its segment until it is released.
+func newLayer(seg *journal.Segment) *layer {
+	seg.Hold()
+	l := &layer{seg: seg}
+	l.know(catalog.Archive{Address: segments + strconv.FormatInt(seg.Log().Number, 10), Format: "caf", Size: sizeOfLog})
+	return l
+}
+
+func (l *layer) id(ordinal int) rows.ArchiveID { return book.LayerID(l.seg.Log().Number, ordinal) }
+
+// put adds a row. It replaces an older one of the name.
+func (l *layer) put(r *rows.Row) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if was, ok := l.rows.Get(r.Name); !ok || was.Seq < r.Seq {
+		l.rows.Set(r.Name, r)
+	}
+}
+
+// know returns the ID of an archive that the layer knows from now on.
+func (l *layer) know(a catalog.Archive) rows.ArchiveID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	id := l.id(len(l.archives))
+	a.ID = book.NumberOf(id)
+	l.archives = append(l.archives, a)
+	return id
+}
+
+func (l *layer) get(name string) *rows.Row {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	r, _ := l.rows.Get(name)
+	return r
+}
+
+func (l *layer) len() int {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.rows.Len()
+}
+
+// some appends up to n rows, from a name on.
+func (l *layer) some(all []*rows.Row, name string, n int) []*rows.Row {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	l.rows.Ascend(name, func(_ string, r *rows.Row) bool {
+		all = append(all, r)
+		return len(all) < n
+	})
+	return all
+}
+
+// Walk implements [rows.Source]. It locks nothing from one row to the next.
+func (l *layer) Walk(_ context.Context, name string) *rows.Walk {
+	all, i := l.some(nil, name, 2), -1 // a lookup needs one, and the next name
+	if len(all) == 0 {
+		return nil
+	}
+	w := &rows.Walk{}
+	w.X.Name = all[0].Name
+	w.Next = func() (bool, error) {
+		if i++; i == len(all) {
+			all, i = l.some(all[:0], all[i-1].Name+"\x00", min(8*i, 1024)), 0
+		}
+		if len(all) == 0 {
+			return false, nil
+		}
+		w.X.Row = *all[i]
+		return true, nil
+	}
+	return w
+}
+
+// Archive returns an archive that only the log knows.
+func (l *layer) Archive(id int64) (a catalog.Archive, ok bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	i := id - l.archives[0].ID
+	if i < 0 || i >= int64(len(l.archives)) {
+		return a, false
+	}
+	return l.archives[i], true
+}
+
+// all yields the rows by name. Nothing may be added meanwhile.
+func (l *layer) all() iter.Seq[*rows.Row] {
+	return func(yield func(*rows.Row) bool) {
+		l.rows.Scan(func(_ string, r *rows.Row) bool { return yield(r) })
+	}
+}
+
+// uses reports whether rows lie in the segment itself, and returns what other archives that have some are
+// called, which lie beside the catalogue.
+func (l *layer) uses() (own bool, others []string) {
+	used := map[int]bool{}
+	for r := range l.all() {
+		if r.What == rows.Put {
+			used[r.Archive.Ordinal] = true
+		}
+	}
+	for i, a := range l.archives[1:] {
+		if used[i+1] {
+			others = append(others, path.Base(a.Address))
+		}
+	}
+	return used[0], others
+}

@@ -1,0 +1,253 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/caf"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/catalog/rows"
+	"github.com/holdall/holdall/internal/app/catalog/survey"
+	"github.com/holdall/holdall/internal/app/gateway/journal"
+	"github.com/holdall/holdall/internal/base/sysfile"
+	"github.com/holdall/holdall/internal/read/parity"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
+)
+
+const (
+	// mostRows is after how many changes of different names a segment is full, and mostUnsealed how many full
+	// segments may wait before clients are told to wait, too.
+	mostRows     = 200_000
+	mostUnsealed = 8
+	// linger is for how long what was in the log can be read after a commit has it: some readers have just looked.
+	linger = time.Minute
+)
+
+// reading is how archives that were just written are opened.
+func reading() holdall.OpenOptions {
+	return holdall.OpenOptions{Formats: []*format.Format{caf.Format}, Parity: parity.None}
+}
+
+// isFull reports whether the newest segment is.
+func (b *bucket) isFull() bool {
+	l := b.over.Load().live[0]
+	return l.seg.Size() >= b.g.o.SegmentSize || l.len() >= mostRows
+}
+
+// roll ends the newest segment, and has it sealed. Only the goroutine that commits calls it.
+func (b *bucket) roll() error {
+	seg, err := b.log.Roll()
+	if seg == nil {
+		return err
+	}
+	b.change(func(live []*layer, gone []sunk) ([]*layer, []sunk) {
+		live[0].ended = true // the newest one has rows
+		return live, gone
+	})
+	select {
+	case b.full <- struct{}{}:
+	default:
+	}
+	return err
+}
+
+// tick has segments sealed that are not full, every now and then.
+func (b *bucket) tick(ctx context.Context) {
+	for b.g.o.wait(ctx, b.g.o.SealAfter) {
+		_ = b.rollNow(ctx) // it stops the bucket
+	}
+}
+
+// rollNow is roll for other goroutines.
+func (b *bucket) rollNow(ctx context.Context) error {
+	done := make(chan error, 1)
+	select {
+	case b.rolls <- done:
+		return <-done
+	case <-b.held:
+		return b.stopped()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// flush makes commits of everything that is in the log.
+func (b *bucket) flush(ctx context.Context) error {
+	err := b.rollNow(ctx)
+	for err == nil && b.oldest() != nil {
+		if !b.g.o.wait(ctx, 10*time.Millisecond) {
+			return context.Cause(ctx)
+		}
+		if held(b.held) {
+			err = b.stopped()
+		}
+	}
+	return err
+}
+
+func held(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// seal makes commits of full segments, one after the other, until ctx ends.
+func (b *bucket) seal(ctx context.Context) {
+	for tries := 0; ctx.Err() == nil; {
+		b.bury()
+		l := b.oldest()
+		if l == nil {
+			select {
+			case <-b.full:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		err := b.sealOne(ctx, l)
+		if err == nil {
+			tries = 0
+			b.sink(l)
+			continue
+		}
+		if _, is := errors.AsType[*ClaimError](err); is {
+			b.stop(err)
+			return
+		}
+		if tries++; ctx.Err() == nil {
+			b.g.o.Logger.Warn("cannot be sealed now", "bucket", b.name, "segment", l.seg.Log().Number, "tries", tries, "error", err)
+			b.g.o.wait(ctx, min(time.Duration(tries*tries)*100*time.Millisecond, 30*time.Second))
+		}
+	}
+}
+
+// oldest returns the oldest layer, if it has ended.
+func (b *bucket) oldest() *layer {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if live := b.over.Load().live; len(live) > 0 && live[len(live)-1].ended {
+		return live[len(live)-1]
+	}
+	return nil
+}
+
+// sink takes the last layer away: a commit has its rows.
+func (b *bucket) sink(l *layer) {
+	b.gone.Add(1)
+	b.change(func(live []*layer, gone []sunk) ([]*layer, []sunk) {
+		return slices.DeleteFunc(slices.Clone(live), func(x *layer) bool { return x == l }), append(slices.Clone(gone), sunk{l, b.g.now().Add(linger)})
+	})
+}
+
+// bury forgets layers that have sunk long ago.
+func (b *bucket) bury() {
+	if over := b.over.Load(); len(over.sunk) == 0 || !b.g.now().After(over.sunk[0].until) {
+		return
+	}
+	var old *layer
+	b.change(func(live []*layer, gone []sunk) ([]*layer, []sunk) {
+		old = gone[0].layer
+		return live, gone[1:]
+	})
+	old.seg.Release()
+}
+
+// sealOne makes an archive of a segment, and records everything that it says in one commit.
+func (b *bucket) sealOne(ctx context.Context, l *layer) error {
+	id := fmt.Sprintf("%x", l.seg.Log().ID)
+	job := "log " + id
+	s, err := b.book.Full(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.owns(s); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(s.Jobs, func(d book.Done) bool { return d.Job == job }) { // then the program was killed
+		return l.seg.Remove()
+	}
+	step := book.Step{Job: job, Rows: l.deletions, If: b.owns}
+	own, names := l.uses()
+	if own {
+		name := b.beside(fmt.Sprintf("log-%08d-%.8s.caf", l.seg.Log().Number, id))
+		if err := b.place(ctx, l.seg, name); err != nil {
+			return err
+		}
+		names = append(names, path.Base(name))
+	}
+	for _, name := range names {
+		x, err := survey.Open(ctx, b.book.Store(), b.in(name), catalog.Archive{}, reading())
+		if err != nil {
+			return err
+		}
+		defer x.In.Close()
+		step.Add = append(step.Add, catalog.Addition{Archive: x.Archive, Rows: x.Rows(ctx, nil)})
+	}
+	if _, err := b.book.Do(ctx, step); err != nil && !errors.Is(err, book.ErrDone) {
+		return err
+	}
+	return l.seg.Remove()
+}
+
+// place makes a segment an archive in the store.
+func (b *bucket) place(ctx context.Context, seg *journal.Segment, name string) error {
+	size, err := seg.Seal(ctx)
+	if err != nil {
+		return err
+	}
+	st := b.book.Store()
+	if at := storekit.AddressOf(st, name); st.Can().Near && store.Scheme(at) == "" {
+		if err := link(seg.Path(), filepath.FromSlash(at)); err == nil {
+			return nil
+		}
+	}
+	w, err := storekit.CreateAs(ctx, st, name, store.Wishes{Once: true})
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	if _, err := io.Copy(w, io.NewSectionReader(seg, 0, size)); err != nil {
+		return err
+	}
+	_, err = w.Commit(ctx)
+	return err
+}
+
+// link gives a file a second name, durably.
+func link(file, name string) error {
+	err := os.Link(file, name)
+	if errors.Is(err, fs.ErrExist) { // the program was killed after it had done so
+		a, aerr := os.Stat(file)
+		b, berr := os.Stat(name)
+		if aerr == nil && berr == nil && os.SameFile(a, b) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return sysfile.SyncFolder(filepath.Dir(name))
+}
+
+// deletions are the rows of objects that were deleted.
+func (l *layer) deletions(yield func(*rows.Row, error) bool) {
+	for x := range l.all() {
+		if x.What == rows.Delete && !yield(&rows.Row{Name: x.Name, What: rows.Delete}, nil) {
+			return
+		}
+	}
+}
