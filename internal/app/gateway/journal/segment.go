@@ -25,9 +25,19 @@ type Segment struct {
 	users   atomic.Int64
 }
 
-// closing is how many zeros follow the last batch of a segment that is complete, and of one whose end
-// was cut: so what a client has put last is never read as the footer of a CAF.
-const closing = 4
+// sector is what sizes are multiples of while room is reserved.
+const sector = 512
+
+// complete returns the size of a segment that is complete. The zeros at its end keep what a client has
+// put last from being read as the footer of a CAF. No segment with reserved room has this size.
+func complete(end int64) int64 {
+	if end += 4; end%sector == 0 {
+		end++
+	}
+	return end
+}
+
+func roundUp(n int64) int64 { return (n + sector - 1) / sector * sector }
 
 // Log returns the header of the segment.
 func (s *Segment) Log() caf.Log { return s.log }
@@ -114,7 +124,7 @@ func (s *Segment) reserve(end int64) error {
 	if end <= s.room {
 		return nil
 	}
-	to := end + s.j.o.Room/4
+	to := roundUp(end + s.j.o.Room/4)
 	if err := s.f.Allocate(to); err != nil {
 		return s.failed(err)
 	}
@@ -133,17 +143,17 @@ func (s *Segment) failed(err error) error {
 	return fmt.Errorf("%s: %w", s.Path(), err)
 }
 
-// cut removes what is after the last batch.
+// cut removes what is after the last batch, and makes the segment complete.
 func (s *Segment) cut() error {
 	end := s.end.Load()
 	err := s.f.Truncate(end)
 	if err == nil {
-		err = s.f.Truncate(end + closing)
+		err = s.f.Truncate(complete(end))
 	}
 	if err == nil {
 		err = s.f.Sync()
 	}
-	s.room = end + closing
+	s.room = complete(end)
 	return err
 }
 
@@ -187,17 +197,22 @@ func (j *Journal) recover(ctx context.Context, number int64, last bool) (mend fu
 	if err != nil {
 		return nil, err
 	}
-	complete := rest && size == l.End+closing
-	var index bool // sealing was begun, so all batches are complete
 	if !rest {
-		if index, err = s.indexed(ctx, size); err != nil {
-			return nil, err
+		// If sealing was begun, all batches are complete.
+		if whole, part, err := s.indexed(ctx, size); err != nil || part {
+			return func() error {
+				if !whole {
+					return nil
+				}
+				_, err := s.Seal(ctx) // it may be in memory alone
+				return err
+			}, err
 		}
 	}
 	switch {
-	case complete || s.Sealed() > 0 || rest && !last:
+	case rest && !last:
 		return func() error { return nil }, nil
-	case index:
+	case rest && size == complete(l.End):
 		return s.cut, nil
 	case !last:
 		return nil, s.damage(l.End, "bytes after the last batch are neither zero nor the index")
@@ -217,7 +232,7 @@ func (j *Journal) recover(ctx context.Context, number int64, last bool) (mend fu
 }
 
 // settle makes what was read the state of the disk. The last batch may be in memory alone, even if its
-// sync has failed, so it is written again.
+// sync has failed, so it is written again, and synced before the file says that it is complete.
 func (s *Segment) settle(last *caf.LogBatch) error {
 	if last != nil {
 		buf := make([]byte, min(writes, last.End-last.Off))
@@ -229,6 +244,9 @@ func (s *Segment) settle(last *caf.LogBatch) error {
 			if _, err := s.f.WriteAt(buf, at); err != nil {
 				return err
 			}
+		}
+		if err := s.f.Datasync(); err != nil {
+			return err
 		}
 	}
 	return s.cut()
@@ -250,12 +268,12 @@ func (s *Segment) isZero(from, to int64) (bool, error) {
 }
 
 // indexed reports whether what follows the batches is the index that Seal writes, or a part of it with
-// zeros for the rest. If it is whole, the segment is sealed.
-func (s *Segment) indexed(ctx context.Context, size int64) (part bool, err error) {
-	at, whole, part := s.end.Load(), true, true
+// zeros for the rest.
+func (s *Segment) indexed(ctx context.Context, size int64) (whole, part bool, err error) {
+	whole, part = true, true
 	end, err := s.index(ctx, func(b []byte, off int64) error {
 		is := make([]byte, len(b))
-		if n := min(int64(len(b)), max(0, size-off)); n > 0 {
+		if n := min(int64(len(b)), size-off); n > 0 {
 			if _, err := s.ReadAt(is[:n], off); err != nil {
 				return err
 			}
@@ -266,13 +284,10 @@ func (s *Segment) indexed(ctx context.Context, size int64) (part bool, err error
 		}
 		return nil
 	})
-	if err != nil || !part {
-		return false, err
+	if err == nil && part && end < size {
+		part, err = s.isZero(end, size)
 	}
-	if whole && end == size {
-		s.sealed.Store(size)
-	}
-	return s.isZero(max(at, min(end, size)), size)
+	return whole && end == size, part, err
 }
 
 // index writes the index of the segment, and returns where it ends.
@@ -321,7 +336,7 @@ func (s *Segment) Seal(ctx context.Context) (int64, error) {
 		err = s.f.Sync()
 	}
 	if err != nil {
-		return 0, fmt.Errorf("%s: seal: %w", s.Path(), errors.Join(full(err), s.cut()))
+		return 0, fmt.Errorf("%s: seal: %w", s.Path(), full(err))
 	}
 	s.sealed.Store(end)
 	return end, nil
