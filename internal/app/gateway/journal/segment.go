@@ -1,11 +1,11 @@
 package journal
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"sync/atomic"
 
@@ -25,11 +25,11 @@ type Segment struct {
 	users   atomic.Int64
 }
 
-// sector is what sizes are multiples of while room is reserved.
+// sector is what the size of a segment is a multiple of while batches are written to it.
 const sector = 512
 
-// complete returns the size of a segment that is complete. The zeros at its end keep what a client has
-// put last from being read as the footer of a CAF. No segment with reserved room has this size.
+// complete returns the size of a segment to which nothing is being written. The zeros at its end keep what a
+// client has put last from being read as the footer of a CAF.
 func complete(end int64) int64 {
 	if end += 4; end%sector == 0 {
 		end++
@@ -119,7 +119,7 @@ func (s *Segment) Rows(ctx context.Context) iter.Seq2[*caf.LogRow, error] {
 	}
 }
 
-// reserve makes room up to end.
+// reserve makes room up to end. The size is on the disk before anything is written there.
 func (s *Segment) reserve(end int64) error {
 	if end <= s.room {
 		return nil
@@ -127,6 +127,9 @@ func (s *Segment) reserve(end int64) error {
 	to := roundUp(end + s.j.o.Room/4)
 	if err := s.f.Allocate(to); err != nil {
 		return s.failed(err)
+	}
+	if err := s.f.Sync(); err != nil {
+		return s.j.stop(err)
 	}
 	s.room = to
 	return nil
@@ -145,16 +148,16 @@ func (s *Segment) failed(err error) error {
 
 // cut removes what is after the last batch, and makes the segment complete.
 func (s *Segment) cut() error {
-	end := s.end.Load()
-	err := s.f.Truncate(end)
-	if err == nil {
-		err = s.f.Truncate(complete(end))
+	for _, size := range []int64{s.Size(), complete(s.Size())} {
+		if err := s.f.Truncate(size); err != nil {
+			return err
+		}
+		if err := s.f.Sync(); err != nil { // or the zeros could be what was written there
+			return err
+		}
+		s.room = size
 	}
-	if err == nil {
-		err = s.f.Sync()
-	}
-	s.room = complete(end)
-	return err
+	return nil
 }
 
 // recover reads the segment of a number. mend makes the changes that are needed after a crash.
@@ -197,7 +200,9 @@ func (j *Journal) recover(ctx context.Context, number int64, last bool) (mend fu
 	if err != nil {
 		return nil, err
 	}
-	if !rest {
+	done := complete(l.End)
+	growing := size%sector == 0 || size < done
+	if !rest || !growing && size != done {
 		// If sealing was begun, all batches are complete.
 		if whole, part, err := s.indexed(ctx, size); err != nil || part {
 			return func() error {
@@ -210,12 +215,15 @@ func (j *Journal) recover(ctx context.Context, number int64, last bool) (mend fu
 		}
 	}
 	switch {
-	case rest && !last:
-		return func() error { return nil }, nil
-	case rest && size == complete(l.End):
-		return s.cut, nil
-	case !last:
-		return nil, s.damage(l.End, "bytes after the last batch are neither zero nor the index")
+	case rest && size == done || rest && !last && growing:
+		return func() error {
+			if !last {
+				return nil
+			}
+			return s.cut()
+		}, nil
+	case !last || !growing:
+		return nil, s.damage(l.End, "bytes after the last whole batch are neither zeros nor the index, and no crash leaves that")
 	}
 	// The last batch was acknowledged if anything was written after it.
 	if rest && x != nil {
@@ -268,47 +276,33 @@ func (s *Segment) isZero(from, to int64) (bool, error) {
 }
 
 // indexed reports whether what follows the batches is the index that Seal writes, or a part of it with
-// zeros for the rest.
+// zeros for what is not written yet.
 func (s *Segment) indexed(ctx context.Context, size int64) (whole, part bool, err error) {
-	whole, part = true, true
-	end, err := s.index(ctx, func(b []byte, off int64) error {
-		is := make([]byte, len(b))
-		if n := min(int64(len(b)), size-off); n > 0 {
-			if _, err := s.ReadAt(is[:n], off); err != nil {
-				return err
-			}
+	c := &comparer{s: s, at: s.Size(), size: size, whole: true, part: true}
+	err = s.log.WriteIndex(c, s.Rows(ctx))
+	return c.whole && c.at == size, c.part && c.at >= size, err
+}
+
+// A comparer compares what is written to it with what the segment has.
+type comparer struct {
+	s           *Segment
+	at, size    int64
+	whole, part bool
+}
+
+func (c *comparer) Write(b []byte) (int, error) {
+	is := make([]byte, len(b))
+	if n := min(int64(len(b)), c.size-c.at); n > 0 {
+		if _, err := c.s.ReadAt(is[:n], c.at); err != nil {
+			return 0, err
 		}
-		for i := range b {
-			whole = whole && is[i] == b[i]
-			part = part && (is[i] == b[i] || is[i] == 0)
-		}
-		return nil
-	})
-	if err == nil && part && end < size {
-		part, err = s.isZero(end, size)
 	}
-	return whole && end == size, part, err
-}
-
-// index writes the index of the segment, and returns where it ends.
-func (s *Segment) index(ctx context.Context, write func(b []byte, off int64) error) (end int64, err error) {
-	w := &offsetWriter{write, s.Size()}
-	b := bufio.NewWriterSize(w, 64<<10)
-	if err = s.log.WriteIndex(b, s.Rows(ctx)); err == nil {
-		err = b.Flush()
+	for i := range b {
+		c.whole = c.whole && is[i] == b[i]
+		c.part = c.part && (is[i] == b[i] || is[i] == 0)
 	}
-	return w.at, err
-}
-
-type offsetWriter struct {
-	write func(b []byte, off int64) error
-	at    int64
-}
-
-func (w *offsetWriter) Write(b []byte) (int, error) {
-	err := w.write(b, w.at)
-	w.at += int64(len(b))
-	return len(b), err
+	c.at += int64(len(b))
+	return len(b), nil
 }
 
 // Seal makes the segment a CAF, durably, and returns its size. It can be called again after an error.
@@ -325,12 +319,12 @@ func (s *Segment) Seal(ctx context.Context) (int64, error) {
 		return 0, ErrRemoved
 	}
 	defer s.Release()
-	end, err := s.index(ctx, func(b []byte, off int64) error {
-		_, err := s.f.WriteAt(b, off)
-		return err
-	})
+	w := io.NewOffsetWriter(s.f, s.Size())
+	err := s.log.WriteIndex(w, s.Rows(ctx))
+	n, _ := w.Seek(0, io.SeekCurrent)
+	size := s.Size() + n
 	if err == nil {
-		err = s.f.Truncate(end)
+		err = s.f.Truncate(size)
 	}
 	if err == nil {
 		err = s.f.Sync()
@@ -338,8 +332,8 @@ func (s *Segment) Seal(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%s: seal: %w", s.Path(), full(err))
 	}
-	s.sealed.Store(end)
-	return end, nil
+	s.sealed.Store(size)
+	return size, nil
 }
 
 // Remove removes the segment, durably. Segments must be removed in their order: otherwise, what a later
