@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // logFile is a segment that is written as a gateway does.
@@ -529,5 +530,20 @@ func TestMovedFilesAreOfNoLog(t *testing.T) {
 	var w bytes.Buffer
 	if err := p.Edits[0].Write(&w); err != nil || strings.Contains(w.String(), `"log"`) {
 		t.Errorf("%s, %v", &w, err)
+	}
+}
+
+// The bytes of logs stay the same. $FIXTURES of the command's scripts has these, too.
+func TestTheBytesOfALogStay(t *testing.T) {
+	f := newLogFile(1)
+	f.batch(t, "a.txt", "first\n", "b.txt", "stays\n", "gone.txt", "x\n")
+	f.batch(t, "a.txt", "second\n", "gone.txt", "")
+	unsealed := append(bytes.Clone(f.b), make([]byte, 2000)...)
+	sealed := f.sealed(t)
+	f.batch(t, "a.txt", "third\n")
+	for name, b := range map[string][]byte{"unsealed.log": unsealed, "sealed.caf": sealed, "torn.log": append(bytes.Clone(f.b[:len(f.b)-9]), make([]byte, 2000)...)} {
+		if want := testkit.Read(t, "testdata/logs/"+name); !bytes.Equal(b, want) {
+			t.Errorf("%s is %q, and was %q", name, b, want)
+		}
 	}
 }

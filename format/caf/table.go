@@ -273,7 +273,7 @@ func (t *table) rowFault(r record) *fault {
 
 // codes has the general code for each of the format's own words.
 var codes = map[string]format.Code{
-	"too-short": format.Truncated, "no-index": format.MissingIndex, "index-size": format.BadIndex,
+	"unsealed-log": format.MissingIndex, "too-short": format.Truncated, "no-index": format.MissingIndex, "index-size": format.BadIndex,
 	"index-json": format.BadIndex, "index-digest": format.BadChecksum, "index-depth": format.Limit, "index-shape": format.BadIndex,
 	"version": format.Unsupported, "unknown-minor-version": format.Unsupported,
 	"range-negative": format.OutOfBounds, "range-beyond": format.OutOfBounds, "range-overflow": format.OutOfBounds,

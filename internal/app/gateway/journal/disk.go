@@ -91,6 +91,13 @@ func (d folder) Lock() (io.Closer, error) {
 
 type osFile struct{ *os.File }
 
+func (f osFile) extend(size int64) error {
+	if now, err := f.Size(); err != nil || now >= size {
+		return err
+	}
+	return f.Truncate(size)
+}
+
 func (f osFile) Size() (int64, error) {
 	fi, err := f.Stat()
 	if err != nil {

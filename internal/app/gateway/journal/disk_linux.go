@@ -8,7 +8,7 @@ import (
 func (f osFile) Allocate(size int64) error {
 	err := again(func() error { return syscall.Fallocate(int(f.Fd()), 0, 0, size) })
 	if errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.ENOSYS) {
-		return nil // then each write makes its own room
+		return f.extend(size) // then each write makes its own room
 	}
 	return err
 }

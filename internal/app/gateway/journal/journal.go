@@ -97,7 +97,7 @@ func Open(ctx context.Context, dir string, o Options) (*Journal, []*Segment, err
 }
 
 func open(ctx context.Context, dir string, d disk, o Options) (_ *Journal, _ []*Segment, err error) {
-	if o.Room <= 0 {
+	if o.Room = roundUp(o.Room); o.Room <= 0 {
 		o.Room = mostRoom
 	}
 	j := &Journal{dir: dir, o: o, disk: d}
@@ -127,7 +127,10 @@ func open(ctx context.Context, dir string, d disk, o Options) (_ *Journal, _ []*
 		}
 	}
 	slices.Sort(numbers)
-	// Nothing is changed before everything was read.
+	if err := d.Sync(); err != nil { // a segment whose removal was seen must not come back
+		return nil, nil, err
+	}
+	// No segment is changed before all were read.
 	var mends []func() error
 	for i, n := range numbers {
 		mend, err := j.recover(ctx, n, i == len(numbers)-1)
@@ -234,28 +237,27 @@ func (j *Journal) begin() error {
 	_, _ = rand.Read(s.log.ID[:]) // never fails
 	name := nameOf(s.log.Number)
 	f, err := j.disk.Create(name + unborn)
-	if err == nil {
-		head := s.log.Append(nil)
-		s.first = int64(len(head))
-		if _, err = f.WriteAt(head, 0); err == nil {
-			err = f.Allocate(j.o.Room)
-		}
-		if err == nil {
-			err = f.Sync()
-		}
-		if cerr := f.Close(); err == nil {
-			err = cerr
-		}
-		if err != nil {
-			_ = j.disk.Remove(name + unborn)
-		}
-	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.Path(), full(err))
 	}
-	// From here on the next process may see the segment.
-	j.number = s.log.Number
-	if err = j.disk.Rename(name+unborn, name); err == nil {
+	head := s.log.Append(nil)
+	s.first = int64(len(head))
+	if _, err = f.WriteAt(head, 0); err == nil {
+		err = f.Allocate(j.o.Room)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err = full(err); errors.Is(err, ErrFull) {
+		return fmt.Errorf("%s: %w", s.Path(), errors.Join(err, j.disk.Remove(name+unborn)))
+	}
+	if err == nil {
+		err = j.disk.Rename(name+unborn, name)
+	}
+	if err == nil {
 		err = j.disk.Sync()
 	}
 	if err == nil {
@@ -264,6 +266,7 @@ func (j *Journal) begin() error {
 	if err != nil {
 		return j.stop(err)
 	}
+	j.number = s.log.Number
 	s.room = j.o.Room
 	j.add(s)
 	j.current = s

@@ -1,11 +1,11 @@
 package journal
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"sync/atomic"
 
@@ -25,9 +25,19 @@ type Segment struct {
 	users   atomic.Int64
 }
 
-// closing is how many zeros follow the last batch of a segment that is complete, and of one whose end
-// was cut: so what a client has put last is never read as the footer of a CAF.
-const closing = 4
+// sector is what the size of a segment is a multiple of while batches are written to it.
+const sector = 512
+
+// complete returns the size of a segment to which nothing is being written. The zeros at its end keep what a
+// client has put last from being read as the footer of a CAF.
+func complete(end int64) int64 {
+	if end += 4; end%sector == 0 {
+		end++
+	}
+	return end
+}
+
+func roundUp(n int64) int64 { return (n + sector - 1) / sector * sector }
 
 // Log returns the header of the segment.
 func (s *Segment) Log() caf.Log { return s.log }
@@ -109,14 +119,17 @@ func (s *Segment) Rows(ctx context.Context) iter.Seq2[*caf.LogRow, error] {
 	}
 }
 
-// reserve makes room up to end.
+// reserve makes room up to end. The size is on the disk before anything is written there.
 func (s *Segment) reserve(end int64) error {
 	if end <= s.room {
 		return nil
 	}
-	to := end + s.j.o.Room/4
+	to := roundUp(end + s.j.o.Room/4)
 	if err := s.f.Allocate(to); err != nil {
 		return s.failed(err)
+	}
+	if err := s.f.Sync(); err != nil {
+		return s.j.stop(err)
 	}
 	s.room = to
 	return nil
@@ -133,18 +146,18 @@ func (s *Segment) failed(err error) error {
 	return fmt.Errorf("%s: %w", s.Path(), err)
 }
 
-// cut removes what is after the last batch.
+// cut removes what is after the last batch, and makes the segment complete.
 func (s *Segment) cut() error {
-	end := s.end.Load()
-	err := s.f.Truncate(end)
-	if err == nil {
-		err = s.f.Truncate(end + closing)
+	for _, size := range []int64{s.Size(), complete(s.Size())} {
+		if err := s.f.Truncate(size); err != nil {
+			return err
+		}
+		if err := s.f.Sync(); err != nil { // or the zeros could be what was written there
+			return err
+		}
+		s.room = size
 	}
-	if err == nil {
-		err = s.f.Sync()
-	}
-	s.room = end + closing
-	return err
+	return nil
 }
 
 // recover reads the segment of a number. mend makes the changes that are needed after a crash.
@@ -187,20 +200,30 @@ func (j *Journal) recover(ctx context.Context, number int64, last bool) (mend fu
 	if err != nil {
 		return nil, err
 	}
-	complete := rest && size == l.End+closing
-	var index bool // sealing was begun, so all batches are complete
-	if !rest {
-		if index, err = s.indexed(ctx, size); err != nil {
-			return nil, err
+	done := complete(l.End)
+	growing := size%sector == 0 || size < done
+	if !rest || !growing && size != done {
+		// If sealing was begun, all batches are complete.
+		if whole, part, err := s.indexed(ctx, size); err != nil || part {
+			return func() error {
+				if !whole {
+					return nil
+				}
+				_, err := s.Seal(ctx) // it may be in memory alone
+				return err
+			}, err
 		}
 	}
 	switch {
-	case complete || s.Sealed() > 0 || rest && !last:
-		return func() error { return nil }, nil
-	case index:
-		return s.cut, nil
-	case !last:
-		return nil, s.damage(l.End, "bytes after the last batch are neither zero nor the index")
+	case rest && size == done || rest && !last && growing:
+		return func() error {
+			if !last {
+				return nil
+			}
+			return s.cut()
+		}, nil
+	case !last || !growing:
+		return nil, s.damage(l.End, "bytes after the last whole batch are neither zeros nor the index, and no crash leaves that")
 	}
 	// The last batch was acknowledged if anything was written after it.
 	if rest && x != nil {
@@ -217,7 +240,7 @@ func (j *Journal) recover(ctx context.Context, number int64, last bool) (mend fu
 }
 
 // settle makes what was read the state of the disk. The last batch may be in memory alone, even if its
-// sync has failed, so it is written again.
+// sync has failed, so it is written again, and synced before the file says that it is complete.
 func (s *Segment) settle(last *caf.LogBatch) error {
 	if last != nil {
 		buf := make([]byte, min(writes, last.End-last.Off))
@@ -229,6 +252,9 @@ func (s *Segment) settle(last *caf.LogBatch) error {
 			if _, err := s.f.WriteAt(buf, at); err != nil {
 				return err
 			}
+		}
+		if err := s.f.Datasync(); err != nil {
+			return err
 		}
 	}
 	return s.cut()
@@ -250,50 +276,33 @@ func (s *Segment) isZero(from, to int64) (bool, error) {
 }
 
 // indexed reports whether what follows the batches is the index that Seal writes, or a part of it with
-// zeros for the rest. If it is whole, the segment is sealed.
-func (s *Segment) indexed(ctx context.Context, size int64) (part bool, err error) {
-	at, whole, part := s.end.Load(), true, true
-	end, err := s.index(ctx, func(b []byte, off int64) error {
-		is := make([]byte, len(b))
-		if n := min(int64(len(b)), max(0, size-off)); n > 0 {
-			if _, err := s.ReadAt(is[:n], off); err != nil {
-				return err
-			}
+// zeros for what is not written yet.
+func (s *Segment) indexed(ctx context.Context, size int64) (whole, part bool, err error) {
+	c := &comparer{s: s, at: s.Size(), size: size, whole: true, part: true}
+	err = s.log.WriteIndex(c, s.Rows(ctx))
+	return c.whole && c.at == size, c.part && c.at >= size, err
+}
+
+// A comparer compares what is written to it with what the segment has.
+type comparer struct {
+	s           *Segment
+	at, size    int64
+	whole, part bool
+}
+
+func (c *comparer) Write(b []byte) (int, error) {
+	is := make([]byte, len(b))
+	if n := min(int64(len(b)), c.size-c.at); n > 0 {
+		if _, err := c.s.ReadAt(is[:n], c.at); err != nil {
+			return 0, err
 		}
-		for i := range b {
-			whole = whole && is[i] == b[i]
-			part = part && (is[i] == b[i] || is[i] == 0)
-		}
-		return nil
-	})
-	if err != nil || !part {
-		return false, err
 	}
-	if whole && end == size {
-		s.sealed.Store(size)
+	for i := range b {
+		c.whole = c.whole && is[i] == b[i]
+		c.part = c.part && (is[i] == b[i] || is[i] == 0)
 	}
-	return s.isZero(max(at, min(end, size)), size)
-}
-
-// index writes the index of the segment, and returns where it ends.
-func (s *Segment) index(ctx context.Context, write func(b []byte, off int64) error) (end int64, err error) {
-	w := &offsetWriter{write, s.Size()}
-	b := bufio.NewWriterSize(w, 64<<10)
-	if err = s.log.WriteIndex(b, s.Rows(ctx)); err == nil {
-		err = b.Flush()
-	}
-	return w.at, err
-}
-
-type offsetWriter struct {
-	write func(b []byte, off int64) error
-	at    int64
-}
-
-func (w *offsetWriter) Write(b []byte) (int, error) {
-	err := w.write(b, w.at)
-	w.at += int64(len(b))
-	return len(b), err
+	c.at += int64(len(b))
+	return len(b), nil
 }
 
 // Seal makes the segment a CAF, durably, and returns its size. It can be called again after an error.
@@ -310,21 +319,21 @@ func (s *Segment) Seal(ctx context.Context) (int64, error) {
 		return 0, ErrRemoved
 	}
 	defer s.Release()
-	end, err := s.index(ctx, func(b []byte, off int64) error {
-		_, err := s.f.WriteAt(b, off)
-		return err
-	})
+	w := io.NewOffsetWriter(s.f, s.Size())
+	err := s.log.WriteIndex(w, s.Rows(ctx))
+	n, _ := w.Seek(0, io.SeekCurrent)
+	size := s.Size() + n
 	if err == nil {
-		err = s.f.Truncate(end)
+		err = s.f.Truncate(size)
 	}
 	if err == nil {
 		err = s.f.Sync()
 	}
 	if err != nil {
-		return 0, fmt.Errorf("%s: seal: %w", s.Path(), errors.Join(full(err), s.cut()))
+		return 0, fmt.Errorf("%s: seal: %w", s.Path(), full(err))
 	}
-	s.sealed.Store(end)
-	return end, nil
+	s.sealed.Store(size)
+	return size, nil
 }
 
 // Remove removes the segment, durably. Segments must be removed in their order: otherwise, what a later
