@@ -204,7 +204,7 @@ func (s *S3) route(w http.ResponseWriter, r *http.Request, sig signature) {
 		(&call{s: s, w: w, r: r, q: q, sig: sig, bucket: bucket, key: key}).write(do)
 		return
 	}
-	if slices.ContainsFunc(subresources, func(sub string) bool { return q.Has(sub) && (sub != "tagging" || key == "") }) {
+	if slices.ContainsFunc(subresources, func(sub string) bool { return q.Has(sub) && (key == "" || sub != "tagging" && sub != "attributes") }) {
 		s3Error(w, r, "NotImplemented", "")
 		return
 	}
@@ -267,10 +267,9 @@ func (s *S3) buckets(w http.ResponseWriter, r *http.Request) {
 	doc := struct {
 		XMLName xml.Name `xml:"ListAllMyBucketsResult"`
 		Xmlns   string   `xml:"xmlns,attr"`
-		Owner   struct{ ID, DisplayName string }
+		Owner   s3Owner
 		Buckets struct{ Bucket []bucket }
-	}{Xmlns: s3Space}
-	doc.Owner.ID, doc.Owner.DisplayName = "holdall", "holdall"
+	}{Xmlns: s3Space, Owner: holdallOwner}
 	for _, x := range all {
 		doc.Buckets.Bucket = append(doc.Buckets.Bucket, bucket{format.Escape(x.Name), s3Time(x.ModTime)})
 	}
@@ -308,6 +307,10 @@ func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key stri
 		writeXML(w, r, http.StatusOK, doc)
 		return
 	}
+	if q.Has("attributes") {
+		s.attributes(w, r, h, e)
+		return
+	}
 	r, e, code, text := s.asked(r, q, h.a, e)
 	if code != "" {
 		s3Error(w, r, code, text)
@@ -319,6 +322,45 @@ func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key stri
 	h.bucket = true
 	x := &s3Writer{ResponseWriter: w, r: r}
 	h.content(x, r, e)
+}
+
+// attributes answers GetObjectAttributes.
+func (s *S3) attributes(w http.ResponseWriter, r *http.Request, h *handler, e holdall.Entry) {
+	type parts struct{ PartsCount int }
+	doc := struct {
+		XMLName      xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ GetObjectAttributesResponse"`
+		ETag         string   `xml:",omitempty"`
+		Checksum     *sumsDoc
+		ObjectParts  *parts
+		StorageClass string `xml:",omitempty"`
+		ObjectSize   *int64
+	}{}
+	tag := strings.Trim(s3Tag(h.a, e), `"`)
+	asked := strings.Join(r.Header["X-Amz-Object-Attributes"], ",")
+	for name := range strings.SplitSeq(asked, ",") {
+		switch strings.TrimSpace(name) {
+		case "ETag":
+			doc.ETag = tag
+		case "Checksum":
+			if sums := sumsOf(e.Attr); sums != (sumsDoc{}) {
+				doc.Checksum = &sums
+			}
+		case "ObjectParts":
+			if _, n, ok := strings.Cut(keptTag(e), "-"); ok {
+				n, _ := strconv.Atoi(strings.Trim(n, `"`))
+				doc.ObjectParts = &parts{n}
+			}
+		case "StorageClass":
+			doc.StorageClass = "STANDARD"
+		case "ObjectSize":
+			doc.ObjectSize = &e.Size
+		default:
+			s3Error(w, r, "InvalidArgument", "Invalid attribute name specified.")
+			return
+		}
+	}
+	w.Header().Set("Last-Modified", modTime(h.a, e).UTC().Format(http.TimeFormat))
+	writeXML(w, r, http.StatusOK, doc)
 }
 
 // An s3Writer converts error responses to S3's documents.
@@ -550,6 +592,8 @@ type s3Object struct {
 
 type s3Owner struct{ ID, DisplayName string }
 
+var holdallOwner = s3Owner{"holdall", "holdall"}
+
 type s3Prefix struct{ Prefix string }
 
 func (s *S3) keys(w http.ResponseWriter, r *http.Request, h *handler, bucket string, q url.Values) {
@@ -607,7 +651,7 @@ func (s *S3) keys(w http.ResponseWriter, r *http.Request, h *handler, bucket str
 		}
 		o := s3Object{Key: text(f.name), LastModified: s3Time(modTime(h.a, f.e)), ETag: s3Tag(h.a, f.e), Size: f.e.Size, StorageClass: "STANDARD"}
 		if k.owner || !k.v2 {
-			o.Owner = &s3Owner{"holdall", "holdall"}
+			o.Owner = &holdallOwner
 		}
 		doc.Contents = append(doc.Contents, o)
 	}

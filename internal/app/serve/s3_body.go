@@ -40,14 +40,15 @@ type algorithm struct {
 	name string
 	size int
 	make func() hash.Hash
+	poly uint64 // of a CRC
 }
 
 var algorithms = []*algorithm{
-	{"crc32", 4, func() hash.Hash { return crc32.NewIEEE() }},
-	{"crc32c", 4, func() hash.Hash { return crc32.New(castagnoli) }},
-	{"crc64nvme", 8, func() hash.Hash { return crc64nvme.New() }},
-	{"sha1", sha1.Size, sha1.New},
-	{"sha256", sha256.Size, sha256.New},
+	{"crc32", 4, func() hash.Hash { return crc32.NewIEEE() }, crc32.IEEE},
+	{"crc32c", 4, func() hash.Hash { return crc32.New(castagnoli) }, crc32.Castagnoli},
+	{"crc64nvme", 8, func() hash.Hash { return crc64nvme.New() }, crc64nvme.NVME},
+	{"sha1", sha1.Size, sha1.New, 0},
+	{"sha256", sha256.Size, sha256.New, 0},
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -92,6 +93,7 @@ type payload struct {
 	by     *algorithm // of the checksum that is stored; nil for none
 	kept   hash.Hash
 	chunks *chunked
+	etag   string // at the end
 	err    error
 }
 
@@ -151,12 +153,16 @@ func (p *payload) check() error {
 	return nil
 }
 
-// end returns the ETag of the content, and adds its checksum to headers.
-func (p *payload) end(headers map[string]string) (string, map[string]string) {
-	if p.kept != nil {
-		headers[checksumHeader+p.by.name] = base64.StdEncoding.EncodeToString(p.kept.Sum(nil))
-	}
-	return `"` + hex.EncodeToString(p.md5.Sum(nil)) + `"`, headers
+// upload returns an Upload of the content, for an object with headers. At its
+// end, the ETag is known, and headers has the checksum.
+func (p *payload) upload(c Condition, headers map[string]string) *Upload {
+	return &Upload{Body: p, Size: p.size, If: c, End: func() (string, map[string]string) {
+		if p.kept != nil {
+			headers[checksumHeader+p.by.name] = base64.StdEncoding.EncodeToString(p.kept.Sum(nil))
+		}
+		p.etag = `"` + hex.EncodeToString(p.md5.Sum(nil)) + `"`
+		return p.etag, headers
+	}}
 }
 
 // body returns the content that the request brings.
@@ -199,6 +205,9 @@ func (c *call) body() (*payload, error) {
 			return nil, fault("InvalidDigest", "")
 		}
 		p.sums[0].want, p.sums[0].fault = want, fault("BadDigest", "")
+	}
+	if c.r.Method == http.MethodPost && c.q.Has("uploadId") {
+		return p, nil // the checksum is that of the object
 	}
 	a, want, err := checksumIn(head)
 	if a != nil {

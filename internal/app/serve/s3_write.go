@@ -32,8 +32,11 @@ type call struct {
 // Their errors are sent by fail.
 var verbs = map[string]func(*call) error{
 	"PUT bucket": (*call).makeBucket, "DELETE bucket": (*call).removeBucket,
-	"POST bucket?delete": (*call).deleteAll,
-	"PUT key":            (*call).put, "DELETE key": (*call).delete,
+	"POST bucket?delete": (*call).deleteAll, "GET bucket?uploads": (*call).listUploads,
+	"PUT key": (*call).put, "DELETE key": (*call).delete,
+	"PUT key?tagging": (*call).putTags, "DELETE key?tagging": (*call).removeTags,
+	"POST key?uploads": (*call).beginUpload, "PUT key?uploadId": (*call).putPart, "GET key?uploadId": (*call).listParts,
+	"POST key?uploadId": (*call).finish, "DELETE key?uploadId": (*call).abandon,
 }
 
 // verb returns the verb of a request, or nil if there is none.
