@@ -70,7 +70,7 @@ func (s *S3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.Header().Del("Connection")
 		}
 		var sig signature
-		if s.o.Key.ID != "" {
+		if s.o.Key.ID != "" && !(writes && isForm(r)) {
 			var code string
 			if sig, code = s.o.Key.check(r, s.o.Clock()); code != "" {
 				s3Error(w, r, code, "")
@@ -119,6 +119,7 @@ var s3Codes = map[string]struct {
 	"InvalidTag":                        {http.StatusBadRequest, "The tag provided was not a valid tag."},
 	"InvalidURI":                        {http.StatusBadRequest, "Invalid address."},
 	"KeyTooLongError":                   {http.StatusBadRequest, "Your key is too long"},
+	"MaxPostPreDataLengthExceededError": {http.StatusBadRequest, "Your POST request fields preceding the upload file were too large."},
 	"MalformedPOSTRequest":              {http.StatusBadRequest, "The body of your POST request is not well-formed multipart/form-data."},
 	"MalformedTrailerError":             {http.StatusBadRequest, "The request contained trailing data that was not well-formed or did not conform to our published schema."},
 	"MalformedXML":                      {http.StatusBadRequest, "The XML you provided was not well-formed or did not validate against our published schema"},
@@ -200,7 +201,12 @@ func (s *S3) route(w http.ResponseWriter, r *http.Request, sig signature) {
 		return
 	}
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	if do := verb(r.Method, key, q); do != nil && s.o.Keeper != nil && bucket != "" {
+	name := verb(r.Method, key, q)
+	if s.o.Key.ID != "" && sig.id == "" && name != formVerb {
+		s3Error(w, r, "AccessDenied", "")
+		return
+	}
+	if do := verbs[name]; do != nil && s.o.Keeper != nil && bucket != "" {
 		(&call{s: s, w: w, r: r, q: q, sig: sig, bucket: bucket, key: key}).write(do)
 		return
 	}

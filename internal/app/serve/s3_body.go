@@ -125,13 +125,22 @@ func (p *payload) Read(b []byte) (n int, err error) {
 		if err = p.check(); err == nil {
 			err = io.EOF
 		}
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		err = fault("RequestTimeout", "")
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		err = fault("IncompleteBody", "")
+	default:
+		err = bodyError(err)
 	}
 	p.err = err
 	return n, err
+}
+
+// bodyError returns what an error of the body of a request means to clients.
+func bodyError(err error) error {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fault("RequestTimeout", "")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fault("IncompleteBody", "")
+	}
+	return err
 }
 
 // check compares all of the content with what the client has said.
@@ -187,7 +196,7 @@ func (c *call) body() (*payload, error) {
 	case size > maxPut:
 		return nil, fault("EntityTooLarge", "")
 	}
-	p := newPayload(&slowBody{Reader: c.r.Body, ctl: http.NewResponseController(c.w), stall: c.s.site.o.Stall}, size)
+	p := newPayload(c.slow(), size)
 	if isChunked {
 		if err := p.unchunk(c, sent); err != nil {
 			return nil, err
@@ -262,6 +271,11 @@ type slowBody struct {
 	stall time.Duration
 	left  time.Duration
 	got   int
+}
+
+// slow returns the body of the request.
+func (c *call) slow() io.Reader {
+	return &slowBody{Reader: c.r.Body, ctl: http.NewResponseController(c.w), stall: c.s.site.o.Stall}
 }
 
 func (b *slowBody) Read(p []byte) (int, error) {

@@ -16,6 +16,9 @@ func (c *call) put() error {
 	if c.r.Header.Get("X-Amz-Copy-Source") != "" {
 		return c.copy()
 	}
+	if c.r.Header.Get(storekit.MetaHeader+"snowball-auto-extract") == "true" {
+		return c.extract()
+	}
 	headers, err := storedHeaders(c.r.Header)
 	if err != nil {
 		return err
@@ -64,8 +67,8 @@ func storedHeaders(head http.Header) (map[string]string, error) {
 		case strings.HasPrefix(name, storekit.MetaHeader):
 			meta += len(name) - len(storekit.MetaHeader) + len(value)
 		}
-		if !utf8.ValidString(value) {
-			return nil, fault("InvalidArgument", name+": expected UTF-8")
+		if !utf8.ValidString(value) || strings.ContainsFunc(value, isControl) {
+			return nil, fault("InvalidArgument", name+": expected UTF-8 without control characters")
 		}
 		all[name] = value
 	}
@@ -98,21 +101,28 @@ func tagText(tags url.Values) (string, error) {
 	return tags.Encode(), nil
 }
 
-func (c *call) putTags() error {
-	var asked struct {
-		XMLName xml.Name      `xml:"Tagging"`
-		Tags    few[s3Tagged] `xml:"TagSet>Tag"`
+// tagging is the document of tags.
+type tagging struct {
+	XMLName xml.Name      `xml:"Tagging"`
+	Tags    few[s3Tagged] `xml:"TagSet>Tag"`
+}
+
+func (t tagging) values() url.Values {
+	tags := url.Values{}
+	for _, t := range t.Tags {
+		tags.Add(t.Key, t.Value)
 	}
+	return tags
+}
+
+func (c *call) putTags() error {
+	var asked tagging
 	if empty, err := c.doc(&asked); err != nil {
 		return err
 	} else if empty {
 		return fault("MalformedXML", "")
 	}
-	tags := url.Values{}
-	for _, t := range asked.Tags {
-		tags.Add(t.Key, t.Value)
-	}
-	text, err := tagText(tags)
+	text, err := tagText(asked.values())
 	if err != nil {
 		return err
 	}
