@@ -67,7 +67,7 @@ func (s *S3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.Header().Del("Connection")
 		}
 		var sig signature
-		if s.o.Key.ID != "" {
+		if s.o.Key.ID != "" && !(writes && isForm(r)) {
 			var code string
 			if sig, code = s.o.Key.check(r, s.o.Clock()); code != "" {
 				s3Error(w, r, code, "")
@@ -116,6 +116,7 @@ var s3Codes = map[string]struct {
 	"InvalidTag":                        {http.StatusBadRequest, "The tag provided was not a valid tag."},
 	"InvalidURI":                        {http.StatusBadRequest, "Invalid address."},
 	"KeyTooLongError":                   {http.StatusBadRequest, "Your key is too long"},
+	"MaxPostPreDataLengthExceededError": {http.StatusBadRequest, "Your POST request fields preceding the upload file were too large."},
 	"MalformedPOSTRequest":              {http.StatusBadRequest, "The body of your POST request is not well-formed multipart/form-data."},
 	"MalformedTrailerError":             {http.StatusBadRequest, "The request contained trailing data that was not well-formed or did not conform to our published schema."},
 	"MalformedXML":                      {http.StatusBadRequest, "The XML you provided was not well-formed or did not validate against our published schema"},
@@ -197,11 +198,16 @@ func (s *S3) route(w http.ResponseWriter, r *http.Request, sig signature) {
 		return
 	}
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	if do := verb(r.Method, key, q); do != nil && s.o.Keeper != nil && bucket != "" {
+	name := verb(r.Method, key, q)
+	if s.o.Key.ID != "" && sig.id == "" && name != formVerb {
+		s3Error(w, r, "AccessDenied", "")
+		return
+	}
+	if do := verbs[name]; do != nil && s.o.Keeper != nil && bucket != "" {
 		(&call{s: s, w: w, r: r, q: q, sig: sig, bucket: bucket, key: key}).write(do)
 		return
 	}
-	if slices.ContainsFunc(subresources, func(sub string) bool { return q.Has(sub) && (sub != "tagging" || key == "") }) {
+	if slices.ContainsFunc(subresources, func(sub string) bool { return q.Has(sub) && (key == "" || sub != "tagging" && sub != "attributes") }) {
 		s3Error(w, r, "NotImplemented", "")
 		return
 	}
@@ -264,10 +270,9 @@ func (s *S3) buckets(w http.ResponseWriter, r *http.Request) {
 	doc := struct {
 		XMLName xml.Name `xml:"ListAllMyBucketsResult"`
 		Xmlns   string   `xml:"xmlns,attr"`
-		Owner   struct{ ID, DisplayName string }
+		Owner   s3Owner
 		Buckets struct{ Bucket []bucket }
-	}{Xmlns: s3Space}
-	doc.Owner.ID, doc.Owner.DisplayName = "holdall", "holdall"
+	}{Xmlns: s3Space, Owner: holdallOwner}
 	for _, x := range all {
 		doc.Buckets.Bucket = append(doc.Buckets.Bucket, bucket{format.Escape(x.Name), s3Time(x.ModTime)})
 	}
@@ -305,6 +310,10 @@ func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key stri
 		writeXML(w, r, http.StatusOK, doc)
 		return
 	}
+	if q.Has("attributes") {
+		s.attributes(w, r, h, e)
+		return
+	}
 	r, e, code, text := s.asked(r, q, h.a, e)
 	if code != "" {
 		s3Error(w, r, code, text)
@@ -316,6 +325,45 @@ func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key stri
 	h.bucket = true
 	x := &s3Writer{ResponseWriter: w, r: r}
 	h.content(x, r, e)
+}
+
+// attributes answers GetObjectAttributes.
+func (s *S3) attributes(w http.ResponseWriter, r *http.Request, h *handler, e holdall.Entry) {
+	type parts struct{ PartsCount int }
+	doc := struct {
+		XMLName      xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ GetObjectAttributesResponse"`
+		ETag         string   `xml:",omitempty"`
+		Checksum     *sumsDoc
+		ObjectParts  *parts
+		StorageClass string `xml:",omitempty"`
+		ObjectSize   *int64
+	}{}
+	tag := strings.Trim(s3Tag(h.a, e), `"`)
+	asked := strings.Join(r.Header["X-Amz-Object-Attributes"], ",")
+	for name := range strings.SplitSeq(asked, ",") {
+		switch strings.TrimSpace(name) {
+		case "ETag":
+			doc.ETag = tag
+		case "Checksum":
+			if sums := sumsOf(e.Attr); sums != (sumsDoc{}) {
+				doc.Checksum = &sums
+			}
+		case "ObjectParts":
+			if _, n, ok := strings.Cut(keptTag(e), "-"); ok {
+				n, _ := strconv.Atoi(strings.Trim(n, `"`))
+				doc.ObjectParts = &parts{n}
+			}
+		case "StorageClass":
+			doc.StorageClass = "STANDARD"
+		case "ObjectSize":
+			doc.ObjectSize = &e.Size
+		default:
+			s3Error(w, r, "InvalidArgument", "Invalid attribute name specified.")
+			return
+		}
+	}
+	w.Header().Set("Last-Modified", modTime(h.a, e).UTC().Format(http.TimeFormat))
+	writeXML(w, r, http.StatusOK, doc)
 }
 
 // An s3Writer converts error responses to S3's documents.
@@ -526,6 +574,8 @@ type s3Object struct {
 
 type s3Owner struct{ ID, DisplayName string }
 
+var holdallOwner = s3Owner{"holdall", "holdall"}
+
 type s3Prefix struct{ Prefix string }
 
 func (s *S3) keys(w http.ResponseWriter, r *http.Request, h *handler, bucket string, q url.Values) {
@@ -583,7 +633,7 @@ func (s *S3) keys(w http.ResponseWriter, r *http.Request, h *handler, bucket str
 		}
 		o := s3Object{Key: text(f.name), LastModified: s3Time(modTime(h.a, f.e)), ETag: s3Tag(h.a, f.e), Size: f.e.Size, StorageClass: "STANDARD"}
 		if k.owner || !k.v2 {
-			o.Owner = &s3Owner{"holdall", "holdall"}
+			o.Owner = &holdallOwner
 		}
 		doc.Contents = append(doc.Contents, o)
 	}

@@ -40,14 +40,15 @@ type algorithm struct {
 	name string
 	size int
 	make func() hash.Hash
+	poly uint64 // of a CRC
 }
 
 var algorithms = []*algorithm{
-	{"crc32", 4, func() hash.Hash { return crc32.NewIEEE() }},
-	{"crc32c", 4, func() hash.Hash { return crc32.New(castagnoli) }},
-	{"crc64nvme", 8, func() hash.Hash { return crc64nvme.New() }},
-	{"sha1", sha1.Size, sha1.New},
-	{"sha256", sha256.Size, sha256.New},
+	{"crc32", 4, func() hash.Hash { return crc32.NewIEEE() }, crc32.IEEE},
+	{"crc32c", 4, func() hash.Hash { return crc32.New(castagnoli) }, crc32.Castagnoli},
+	{"crc64nvme", 8, func() hash.Hash { return crc64nvme.New() }, crc64nvme.NVME},
+	{"sha1", sha1.Size, sha1.New, 0},
+	{"sha256", sha256.Size, sha256.New, 0},
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -92,6 +93,7 @@ type payload struct {
 	by     *algorithm // of the checksum that is stored; nil for none
 	kept   hash.Hash
 	chunks *chunked
+	etag   string // at the end
 	err    error
 }
 
@@ -123,13 +125,22 @@ func (p *payload) Read(b []byte) (n int, err error) {
 		if err = p.check(); err == nil {
 			err = io.EOF
 		}
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		err = fault("RequestTimeout", "")
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		err = fault("IncompleteBody", "")
+	default:
+		err = bodyError(err)
 	}
 	p.err = err
 	return n, err
+}
+
+// bodyError returns what an error of the body of a request means to clients.
+func bodyError(err error) error {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fault("RequestTimeout", "")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fault("IncompleteBody", "")
+	}
+	return err
 }
 
 // check compares all of the content with what the client has said.
@@ -151,12 +162,16 @@ func (p *payload) check() error {
 	return nil
 }
 
-// end returns the ETag of the content, and adds its checksum to headers.
-func (p *payload) end(headers map[string]string) (string, map[string]string) {
-	if p.kept != nil {
-		headers[checksumHeader+p.by.name] = base64.StdEncoding.EncodeToString(p.kept.Sum(nil))
-	}
-	return `"` + hex.EncodeToString(p.md5.Sum(nil)) + `"`, headers
+// upload returns an Upload of the content, for an object with headers. At its
+// end, the ETag is known, and headers has the checksum.
+func (p *payload) upload(c Condition, headers map[string]string) *Upload {
+	return &Upload{Body: p, Size: p.size, If: c, End: func() (string, map[string]string) {
+		if p.kept != nil {
+			headers[checksumHeader+p.by.name] = base64.StdEncoding.EncodeToString(p.kept.Sum(nil))
+		}
+		p.etag = `"` + hex.EncodeToString(p.md5.Sum(nil)) + `"`
+		return p.etag, headers
+	}}
 }
 
 // body returns the content that the request brings.
@@ -181,7 +196,7 @@ func (c *call) body() (*payload, error) {
 	case size > maxPut:
 		return nil, fault("EntityTooLarge", "")
 	}
-	p := newPayload(&slowBody{Reader: c.r.Body, ctl: http.NewResponseController(c.w), stall: c.s.site.o.Stall}, size)
+	p := newPayload(c.slow(), size)
 	if isChunked {
 		if err := p.unchunk(c, sent); err != nil {
 			return nil, err
@@ -199,6 +214,9 @@ func (c *call) body() (*payload, error) {
 			return nil, fault("InvalidDigest", "")
 		}
 		p.sums[0].want, p.sums[0].fault = want, fault("BadDigest", "")
+	}
+	if c.r.Method == http.MethodPost && c.q.Has("uploadId") {
+		return p, nil // the checksum is that of the object
 	}
 	a, want, err := checksumIn(head)
 	if a != nil {
@@ -253,6 +271,11 @@ type slowBody struct {
 	stall time.Duration
 	left  time.Duration
 	got   int
+}
+
+// slow returns the body of the request.
+func (c *call) slow() io.Reader {
+	return &slowBody{Reader: c.r.Body, ctl: http.NewResponseController(c.w), stall: c.s.site.o.Stall}
 }
 
 func (b *slowBody) Read(p []byte) (int, error) {

@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"encoding/xml"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -11,6 +13,12 @@ import (
 )
 
 func (c *call) put() error {
+	if c.r.Header.Get("X-Amz-Copy-Source") != "" {
+		return c.copy()
+	}
+	if c.r.Header.Get(storekit.MetaHeader+"snowball-auto-extract") == "true" {
+		return c.extract()
+	}
 	headers, err := storedHeaders(c.r.Header)
 	if err != nil {
 		return err
@@ -19,23 +27,12 @@ func (c *call) put() error {
 	if err != nil {
 		return err
 	}
-	etag, _, err := c.store(c.key, p, headers)
-	if err != nil {
+	if _, err := c.in.Put(c.r.Context(), c.key, p.upload(condition(c.r.Header), headers)); err != nil {
 		return err
 	}
-	c.wrote(etag, headers)
+	c.wrote(p.etag, headers)
 	c.w.WriteHeader(http.StatusOK)
 	return nil
-}
-
-// store puts an object.
-func (c *call) store(key string, p *payload, headers map[string]string) (etag string, w Written, err error) {
-	u := &Upload{Body: p, Size: p.size, If: condition(c.r.Header), End: func() (string, map[string]string) {
-		etag, headers = p.end(headers)
-		return etag, headers
-	}}
-	w, err = c.in.Put(c.r.Context(), key, u)
-	return etag, w, err
 }
 
 // storedHeaders returns the headers of a request that are stored with an
@@ -70,8 +67,8 @@ func storedHeaders(head http.Header) (map[string]string, error) {
 		case strings.HasPrefix(name, storekit.MetaHeader):
 			meta += len(name) - len(storekit.MetaHeader) + len(value)
 		}
-		if !utf8.ValidString(value) {
-			return nil, fault("InvalidArgument", name+": expected UTF-8")
+		if !utf8.ValidString(value) || strings.ContainsFunc(value, isControl) {
+			return nil, fault("InvalidArgument", name+": expected UTF-8 without control characters")
 		}
 		all[name] = value
 	}
@@ -102,4 +99,50 @@ func tagText(tags url.Values) (string, error) {
 		}
 	}
 	return tags.Encode(), nil
+}
+
+// tagging is the document of tags.
+type tagging struct {
+	XMLName xml.Name      `xml:"Tagging"`
+	Tags    few[s3Tagged] `xml:"TagSet>Tag"`
+}
+
+func (t tagging) values() url.Values {
+	tags := url.Values{}
+	for _, t := range t.Tags {
+		tags.Add(t.Key, t.Value)
+	}
+	return tags
+}
+
+func (c *call) putTags() error {
+	var asked tagging
+	if empty, err := c.doc(&asked); err != nil {
+		return err
+	} else if empty {
+		return fault("MalformedXML", "")
+	}
+	text, err := tagText(asked.values())
+	if err != nil {
+		return err
+	}
+	return c.retag(text, http.StatusOK)
+}
+
+func (c *call) removeTags() error { return c.retag("", http.StatusNoContent) }
+
+func (c *call) retag(text string, status int) error {
+	if err := c.in.Change(c.r.Context(), c.key, func(headers map[string]string) (map[string]string, error) {
+		if headers = maps.Clone(headers); headers == nil {
+			headers = map[string]string{}
+		}
+		if headers[storekit.TagsHeader] = text; text == "" {
+			delete(headers, storekit.TagsHeader)
+		}
+		return headers, nil
+	}); err != nil {
+		return err
+	}
+	c.w.WriteHeader(status)
+	return nil
 }

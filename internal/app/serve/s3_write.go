@@ -32,12 +32,18 @@ type call struct {
 // Their errors are sent by fail.
 var verbs = map[string]func(*call) error{
 	"PUT bucket": (*call).makeBucket, "DELETE bucket": (*call).removeBucket,
-	"POST bucket?delete": (*call).deleteAll,
-	"PUT key":            (*call).put, "DELETE key": (*call).delete,
+	"POST bucket?delete": (*call).deleteAll, "GET bucket?uploads": (*call).listUploads,
+	formVerb:  (*call).form,
+	"PUT key": (*call).put, "DELETE key": (*call).delete,
+	"PUT key?tagging": (*call).putTags, "DELETE key?tagging": (*call).removeTags,
+	"POST key?uploads": (*call).beginUpload, "PUT key?uploadId": (*call).putPart, "GET key?uploadId": (*call).listParts,
+	"POST key?uploadId": (*call).finish, "DELETE key?uploadId": (*call).abandon,
 }
 
-// verb returns the verb of a request, or nil if there is none.
-func verb(method, key string, q url.Values) func(*call) error {
+const formVerb = "POST bucket"
+
+// verb returns the name of a request's verb.
+func verb(method, key string, q url.Values) string {
 	name := method + " bucket"
 	if key != "" {
 		name = method + " key"
@@ -47,7 +53,7 @@ func verb(method, key string, q url.Values) func(*call) error {
 			name += "?" + sub
 		}
 	}
-	return verbs[name]
+	return name
 }
 
 // write answers a request with one of verbs.
@@ -61,10 +67,13 @@ func (c *call) write(do func(*call) error) {
 	}
 }
 
+// maxKey is the most bytes that a new key may have.
+const maxKey = 1024
+
 // begin finds the bucket.
 func (c *call) begin() (err error) {
 	switch v := c.q.Get("versionId"); {
-	case len(c.key) > 1024:
+	case len(c.key) > maxKey:
 		return fault("KeyTooLongError", "")
 	case !utf8.ValidString(c.key) || strings.Contains(c.key, "\x00"):
 		return fault("InvalidURI", "")
@@ -266,7 +275,7 @@ func (c *call) deleteAll() error {
 		switch {
 		case o.Key == "":
 			return fault("MalformedXML", "")
-		case len(o.Key) > 1024:
+		case len(o.Key) > maxKey:
 			fail(o.Key, fault("KeyTooLongError", ""))
 		case o.VersionId != nil && *o.VersionId != "null" && *o.VersionId != "":
 			fail(o.Key, fault("NoSuchVersion", ""))

@@ -1,0 +1,230 @@
+package serve
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/store/storekit"
+)
+
+// An origin is the object that a request copies from.
+type origin struct {
+	h       *handler
+	e       holdall.Entry
+	bucket  string
+	release func()
+}
+
+// origin opens the object of X-Amz-Copy-Source, which may be of any bucket or
+// archive of the site.
+func (c *call) origin() (*origin, error) {
+	from, version, _ := strings.Cut(c.r.Header.Get("X-Amz-Copy-Source"), "?versionId=")
+	from, err := url.PathUnescape(strings.TrimPrefix(from, "/"))
+	bucket, key, _ := strings.Cut(from, "/")
+	switch {
+	case err != nil || bucket == "" || key == "":
+		return nil, fault("InvalidArgument", "Invalid copy source object key")
+	case version != "" && version != "null":
+		return nil, fault("InvalidArgument", "Invalid version id specified")
+	}
+	h, code, text := c.s.site.open(c.r, bucket, "")
+	switch {
+	case code == http.StatusNotFound:
+		return nil, fault("NoSuchBucket", "")
+	case h == nil:
+		return nil, fault(codeOf(code), text)
+	}
+	o := &origin{h: h, bucket: bucket, release: h.a.Release}
+	if err = fs.ErrNotExist; h.isKey(key) {
+		o.e, err = h.resolve(c.r.Context(), key)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && !o.e.Kind.HasContent():
+		err = fault("NoSuchKey", "")
+	case err == nil && !o.meets(c.r.Header):
+		err = fault("PreconditionFailed", "")
+	}
+	if err != nil {
+		o.release()
+		return nil, err
+	}
+	return o, nil
+}
+
+// meets reports whether the object meets the conditions of X-Amz-Copy-Source-If-….
+func (o *origin) meets(head http.Header) bool {
+	is := func(name string) string { return head.Get("X-Amz-Copy-Source-If-" + name) }
+	written := modTime(o.h.a, o.e).Truncate(time.Second)
+	since := func(name string) (t time.Time, ok bool) {
+		t, err := http.ParseTime(is(name))
+		return t, err == nil
+	}
+	tag := s3Tag(o.h.a, o.e)
+	if (Condition{Match: is("Match"), NoneMatch: is("None-Match")}).Check(tag) != nil {
+		return false
+	}
+	if t, ok := since("Unmodified-Since"); ok && is("Match") == "" && written.After(t) {
+		return false
+	}
+	t, ok := since("Modified-Since")
+	return !ok || is("None-Match") != "" || written.After(t)
+}
+
+// payload returns a part of the object. All of it is compared with its digest.
+func (o *origin) payload(c *call, off, n int64) (p *payload, end func(), err error) {
+	if off != 0 || n != o.e.Size {
+		f, err := o.h.a.OpenEntry(c.r.Context(), o.e)
+		if err == nil {
+			_, err = f.Seek(off, io.SeekStart)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		return newPayload(io.LimitReader(f, n), n), func() { f.Close() }, nil
+	}
+	r, w := io.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.CloseWithError(o.h.a.WriteContent(c.r.Context(), w, o.e))
+	}()
+	return newPayload(r, n), func() { r.Close(); <-done }, nil
+}
+
+// directive reports whether what a header is about is replaced, not copied.
+func (c *call) directive(name string) (bool, error) {
+	switch c.r.Header.Get("X-Amz-" + name + "-Directive") {
+	case "", "COPY":
+		return false, nil
+	case "REPLACE":
+		return true, nil
+	}
+	return false, fault("InvalidArgument", "Unknown "+strings.ToLower(name)+" directive.")
+}
+
+// algorithmAsked returns the algorithm of X-Amz-Checksum-Algorithm, or nil.
+func algorithmAsked(head http.Header) (*algorithm, error) {
+	asked := head.Get("X-Amz-Checksum-Algorithm")
+	a := algorithmOf(strings.ToLower(asked))
+	if asked != "" && a == nil {
+		return nil, fault("InvalidRequest", "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]")
+	}
+	return a, nil
+}
+
+func (c *call) copy() error {
+	o, err := c.origin()
+	if err != nil {
+		return err
+	}
+	defer o.release()
+	replaced, err := c.directive("Metadata")
+	if err != nil {
+		return err
+	}
+	retagged, err := c.directive("Tagging")
+	if err != nil {
+		return err
+	}
+	by, err := algorithmAsked(c.r.Header)
+	if err != nil {
+		return err
+	}
+	given, err := storedHeaders(c.r.Header)
+	switch {
+	case err != nil:
+		return err
+	case o.bucket == c.bucket && o.e.Name == c.key && !replaced:
+		return fault("InvalidRequest", "This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes.")
+	case o.e.Size > maxPut:
+		return fault("InvalidRequest", fmt.Sprintf("The specified copy source is larger than the maximum allowable size for a copy source: %d", int64(maxPut)))
+	}
+	headers := map[string]string{}
+	take := func(from map[string]string, tags bool) {
+		for name, value := range from {
+			if storekit.IsHeader(name) && !strings.HasPrefix(name, checksumHeader) && (name == storekit.TagsHeader) == tags {
+				headers[name] = value
+			}
+		}
+	}
+	of := map[bool]map[string]string{false: o.e.Attr, true: given}
+	take(of[replaced], false)
+	take(of[retagged], true)
+	p, end, err := o.payload(c, 0, o.e.Size)
+	if err != nil {
+		return err
+	}
+	defer end()
+	for _, a := range algorithms {
+		if by == nil && o.e.Attr[checksumHeader+a.name] != "" {
+			by = a
+		}
+	}
+	if by != nil {
+		p.keep(by, nil)
+	}
+	w, err := c.in.Put(c.r.Context(), c.key, p.upload(condition(c.r.Header), headers))
+	if err != nil {
+		return err
+	}
+	writeXML(c.w, c.r, http.StatusOK, struct {
+		XMLName            xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ CopyObjectResult"`
+		LastModified, ETag string
+		sumsDoc
+	}{LastModified: s3Time(w.Time), ETag: p.etag, sumsDoc: sumsOf(headers)})
+	return nil
+}
+
+// copyPart makes a part of an upload of an object, or of a range of it.
+func (c *call) copyPart(id string, number int) error {
+	o, err := c.origin()
+	if err != nil {
+		return err
+	}
+	defer o.release()
+	off, n := int64(0), o.e.Size
+	if asked, is := c.r.Header["X-Amz-Copy-Source-Range"]; is {
+		var last int64
+		if k, err := fmt.Sscanf(asked[0], "bytes=%d-%d", &off, &last); k < 2 || err != nil || asked[0] != fmt.Sprintf("bytes=%d-%d", off, last) || off < 0 || last < off {
+			return fault("InvalidArgument", "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the zero-based offsets of the first and last bytes to copy")
+		}
+		if last >= o.e.Size {
+			return fault("InvalidArgument", fmt.Sprintf("Range specified is not valid for source object of size: %d", o.e.Size))
+		}
+		n = last - off + 1
+	}
+	if n > maxPut {
+		return fault("InvalidRequest", fmt.Sprintf("The specified copy source is larger than the maximum allowable size for a copy source: %d", int64(maxPut)))
+	}
+	begun, _, err := c.in.Parts(c.r.Context(), c.key, id)
+	if err != nil {
+		return err
+	}
+	p, end, err := o.payload(c, off, n)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if a := algorithmOf(begun[uploadAlgorithm]); a != nil {
+		p.keep(a, nil)
+	}
+	headers := map[string]string{}
+	w, err := c.in.Part(c.r.Context(), c.key, id, number, p.upload(Condition{}, headers))
+	if err != nil {
+		return err
+	}
+	writeXML(c.w, c.r, http.StatusOK, struct {
+		XMLName            xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ CopyPartResult"`
+		LastModified, ETag string
+		sumsDoc
+	}{LastModified: s3Time(w.Time), ETag: p.etag, sumsDoc: sumsOf(headers)})
+	return nil
+}

@@ -1,0 +1,382 @@
+package serve
+
+import (
+	"cmp"
+	"crypto/md5"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	maxParts = 10_000
+	minPart  = 5 << 20
+
+	// Headers of an upload that its object does not have.
+	uploadAlgorithm = checksumHeader + "algorithm" // its name is in lower case
+	uploadType      = checksumHeader + "type"
+)
+
+// sumsDoc has the checksums of an object or part in a document.
+type sumsDoc struct {
+	ChecksumCRC32, ChecksumCRC32C, ChecksumCRC64NVME, ChecksumSHA1, ChecksumSHA256 string `xml:",omitempty"`
+	ChecksumType                                                                   string `xml:",omitempty"`
+}
+
+// of returns the place for a checksum.
+func (d *sumsDoc) of(a *algorithm) *string {
+	return map[string]*string{"crc32": &d.ChecksumCRC32, "crc32c": &d.ChecksumCRC32C, "crc64nvme": &d.ChecksumCRC64NVME, "sha1": &d.ChecksumSHA1, "sha256": &d.ChecksumSHA256}[a.name]
+}
+
+func sumsOf(headers map[string]string) (d sumsDoc) {
+	for _, a := range algorithms {
+		if value := headers[checksumHeader+a.name]; value != "" {
+			*d.of(a), d.ChecksumType = value, checksumType(value)
+		}
+	}
+	return d
+}
+
+func (c *call) beginUpload() error {
+	headers, err := storedHeaders(c.r.Header)
+	if err != nil {
+		return err
+	}
+	a, err := algorithmAsked(c.r.Header)
+	if err != nil {
+		return err
+	}
+	kind := c.r.Header.Get("X-Amz-Checksum-Type")
+	switch {
+	case a == nil && kind != "":
+		return fault("InvalidRequest", "The x-amz-checksum-type header can only be used with the x-amz-checksum-algorithm header.")
+	case a != nil && kind == "":
+		if kind = "COMPOSITE"; a.name == "crc64nvme" {
+			kind = "FULL_OBJECT"
+		}
+	case a != nil && (kind != "COMPOSITE" && kind != "FULL_OBJECT" || kind == "FULL_OBJECT" && a.poly == 0 || kind == "COMPOSITE" && a.name == "crc64nvme"):
+		return fault("InvalidRequest", "The "+kind+" checksum type cannot be used with the "+a.name+" checksum algorithm.")
+	}
+	if a != nil {
+		headers[uploadAlgorithm], headers[uploadType] = a.name, kind
+		c.w.Header().Set(uploadAlgorithm, strings.ToUpper(a.name))
+		c.w.Header().Set(uploadType, kind)
+	}
+	id, err := c.in.Begin(c.r.Context(), c.key, headers)
+	if err != nil {
+		return err
+	}
+	writeXML(c.w, c.r, http.StatusOK, struct {
+		XMLName               xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ InitiateMultipartUploadResult"`
+		Bucket, Key, UploadId string
+	}{Bucket: c.bucket, Key: c.key, UploadId: id})
+	return nil
+}
+
+func (c *call) putPart() error {
+	n, err := strconv.Atoi(c.q.Get("partNumber"))
+	if err != nil || n < 1 || n > maxParts {
+		return fault("InvalidArgument", "Part number must be an integer between 1 and 10000, inclusive")
+	}
+	id := c.q.Get("uploadId")
+	if c.r.Header.Get("X-Amz-Copy-Source") != "" {
+		return c.copyPart(id, n)
+	}
+	p, err := c.body()
+	if err != nil {
+		return err
+	}
+	headers := map[string]string{}
+	if _, err := c.in.Part(c.r.Context(), c.key, id, n, p.upload(Condition{}, headers)); err != nil {
+		return err
+	}
+	c.wrote(p.etag, headers)
+	c.w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+func (c *call) listParts() error {
+	most, err := c.number("max-parts", 1000)
+	if err != nil {
+		return err
+	}
+	marker, err := c.number("part-number-marker", 1<<31-1)
+	if err != nil {
+		return err
+	}
+	if !c.q.Has("part-number-marker") || c.q.Get("part-number-marker") == "" {
+		marker = 0
+	}
+	headers, all, err := c.in.Parts(c.r.Context(), c.key, c.q.Get("uploadId"))
+	if err != nil {
+		return err
+	}
+	type part struct {
+		PartNumber         int
+		LastModified, ETag string
+		Size               int64
+		sumsDoc
+	}
+	doc := struct {
+		XMLName                                xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListPartsResult"`
+		Bucket, Key, UploadId                  string
+		PartNumberMarker, NextPartNumberMarker int
+		MaxParts                               int
+		IsTruncated                            bool
+		Initiator, Owner                       s3Owner
+		StorageClass                           string
+		ChecksumAlgorithm, ChecksumType        string `xml:",omitempty"`
+		Part                                   []part
+	}{Bucket: c.bucket, Key: c.key, UploadId: c.q.Get("uploadId"), PartNumberMarker: marker, MaxParts: most, Initiator: holdallOwner, Owner: holdallOwner, StorageClass: "STANDARD",
+		ChecksumAlgorithm: strings.ToUpper(headers[uploadAlgorithm]), ChecksumType: headers[uploadType]}
+	for _, p := range all {
+		if p.Number <= marker {
+			continue
+		}
+		if doc.IsTruncated = len(doc.Part) == most; doc.IsTruncated {
+			break
+		}
+		x := part{PartNumber: p.Number, LastModified: s3Time(p.Time), ETag: p.ETag, Size: p.Size, sumsDoc: sumsOf(p.Headers)}
+		x.ChecksumType = ""
+		doc.Part, doc.NextPartNumberMarker = append(doc.Part, x), p.Number
+	}
+	writeXML(c.w, c.r, http.StatusOK, doc)
+	return nil
+}
+
+// finish makes an object of the parts that the client names.
+func (c *call) finish() error {
+	type named struct {
+		PartNumber int
+		ETag       string
+		sumsDoc
+	}
+	var asked struct {
+		XMLName xml.Name `xml:"CompleteMultipartUpload"`
+		Part    few[named]
+	}
+	id := c.q.Get("uploadId")
+	if empty, err := c.doc(&asked); err != nil {
+		return err
+	} else if empty || len(asked.Part) == 0 {
+		return fault("MalformedXML", "")
+	}
+	if !slices.IsSortedFunc(asked.Part, func(a, b named) int { return cmp.Compare(a.PartNumber, b.PartNumber+1) }) {
+		return fault("InvalidPartOrder", "")
+	}
+	headers, there, err := c.in.Parts(c.r.Context(), c.key, id)
+	gone := errors.Is(err, ErrNoUpload)
+	if err != nil && !gone {
+		return err
+	}
+	var parts []Part
+	var size int64
+	whole := md5.New()
+	for i, x := range asked.Part {
+		tag := quoted(x.ETag)
+		sum, err := hex.DecodeString(strings.Trim(tag, `"`))
+		if err != nil {
+			return fault("InvalidPart", "")
+		}
+		if whole.Write(sum); gone {
+			continue
+		}
+		at, ok := slices.BinarySearchFunc(there, x.PartNumber, func(p Part, n int) int { return cmp.Compare(p.Number, n) })
+		if !ok || there[at].ETag != tag {
+			return fault("InvalidPart", "")
+		}
+		p := there[at]
+		for _, a := range algorithms {
+			if said := *x.of(a); said != "" && said != p.Headers[checksumHeader+a.name] {
+				return fault("InvalidPart", "")
+			}
+		}
+		if i < len(asked.Part)-1 && p.Size < minPart {
+			return fault("EntityTooSmall", "")
+		}
+		size += p.Size
+		parts = append(parts, p)
+	}
+	etag := fmt.Sprintf(`"%x-%d"`, whole.Sum(nil), len(asked.Part))
+	if gone {
+		// The client may repeat a request whose response was lost.
+		return c.finished(etag)
+	}
+	if said := c.r.Header.Get("X-Amz-Mp-Object-Size"); said != "" && said != strconv.FormatInt(size, 10) {
+		return fault("InvalidRequest", "The provided 'x-amz-mp-object-size' header value does not match what was computed.")
+	}
+	made := maps.Clone(headers)
+	delete(made, uploadAlgorithm)
+	delete(made, uploadType)
+	if a := algorithmOf(headers[uploadAlgorithm]); a != nil {
+		value, err := a.join(parts, headers[uploadType] == "FULL_OBJECT")
+		if err != nil {
+			return err
+		}
+		if said := c.r.Header.Get(checksumHeader + a.name); said != "" && said != value && !strings.HasPrefix(value, said+"-") {
+			return fault("BadDigest", "The "+strings.ToUpper(a.name)+" you specified did not match the calculated checksum.")
+		}
+		made[checksumHeader+a.name] = value
+	}
+	u := &Upload{Body: http.NoBody, If: condition(c.r.Header), End: func() (string, map[string]string) { return etag, made }}
+	if _, err := c.in.Finish(c.r.Context(), c.key, id, parts, u); err != nil {
+		return err
+	}
+	return c.tellFinished(etag, made)
+}
+
+// finished answers for an upload that no longer exists: it was finished if its
+// object is there.
+func (c *call) finished(etag string) error {
+	h, _, _ := c.s.site.open(c.r, c.bucket, "")
+	if h == nil {
+		return ErrNoUpload
+	}
+	defer h.a.Release()
+	e, err := h.a.Lookup(c.r.Context(), c.key)
+	if err != nil || keptTag(e) != etag {
+		return ErrNoUpload
+	}
+	return c.tellFinished(etag, e.Attr)
+}
+
+func (c *call) tellFinished(etag string, headers map[string]string) error {
+	writeXML(c.w, c.r, http.StatusOK, struct {
+		XMLName                     xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ CompleteMultipartUploadResult"`
+		Location, Bucket, Key, ETag string
+		sumsDoc
+	}{Location: c.location(c.key), Bucket: c.bucket, Key: c.key, ETag: etag, sumsDoc: sumsOf(headers)})
+	return nil
+}
+
+// location returns the address of an object, as this client reaches it.
+func (c *call) location(key string) string {
+	scheme := "http://"
+	if c.r.TLS != nil {
+		scheme = "https://"
+	}
+	return scheme + c.r.Host + "/" + signedPath(c.bucket+"/"+key)
+}
+
+// join returns the checksum of an object from those of its parts: that of its
+// content, or that of theirs.
+func (a *algorithm) join(parts []Part, full bool) (string, error) {
+	h, crc := a.make(), uint64(0)
+	for _, p := range parts {
+		sum, err := a.decode(p.Headers[checksumHeader+a.name])
+		if err != nil {
+			return "", fault("InvalidRequest", fmt.Sprintf("The upload was created using a %s checksum. The complete request must include the checksum for each part. It was missing for part %d in the request.", a.name, p.Number))
+		}
+		if h.Write(sum); full {
+			var wide [8]byte
+			copy(wide[8-len(sum):], sum)
+			crc = a.shifted(crc, p.Size) ^ binary.BigEndian.Uint64(wide[:])
+		}
+	}
+	if !full {
+		return base64.StdEncoding.EncodeToString(h.Sum(nil)) + "-" + strconv.Itoa(len(parts)), nil
+	}
+	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, crc)[8-a.size:]), nil
+}
+
+// shifted returns crc times x^(8n), modulo the polynomial: what the CRC of the
+// bytes before n others contributes to that of all.
+func (a *algorithm) shifted(crc uint64, n int64) uint64 {
+	top := uint64(1) << (8*a.size - 1) // x^0: the bits are reversed
+	for step := top >> 8; n > 0; n >>= 1 {
+		if n&1 == 1 {
+			crc = a.times(crc, step)
+		}
+		step = a.times(step, step)
+	}
+	return crc
+}
+
+func (a *algorithm) times(x, y uint64) (product uint64) {
+	for bit := uint64(1) << (8*a.size - 1); bit > 0; bit >>= 1 {
+		if x&bit != 0 {
+			product ^= y
+		}
+		low := y & 1
+		if y >>= 1; low == 1 {
+			y ^= a.poly
+		}
+	}
+	return product
+}
+
+func (c *call) abandon() error {
+	if err := c.in.Abandon(c.r.Context(), c.key, c.q.Get("uploadId")); err != nil {
+		return err
+	}
+	c.w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (c *call) listUploads() error {
+	most, err := c.number("max-uploads", 1000)
+	if err != nil {
+		return err
+	}
+	all, err := c.in.Uploads(c.r.Context())
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b Begun) int { return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.ID, b.ID)) })
+	text := func(s string) string { return s }
+	if c.q.Get("encoding-type") == "url" {
+		text = signedPath
+	}
+	prefix, delimiter, after, afterID := c.q.Get("prefix"), c.q.Get("delimiter"), c.q.Get("key-marker"), c.q.Get("upload-id-marker")
+	type upload struct {
+		Key, UploadId           string
+		Initiator, Owner        s3Owner
+		StorageClass, Initiated string
+	}
+	doc := struct {
+		XMLName                           xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListMultipartUploadsResult"`
+		Bucket                            string
+		KeyMarker, UploadIdMarker         string
+		NextKeyMarker, NextUploadIdMarker string `xml:",omitempty"`
+		Prefix, Delimiter, EncodingType   string `xml:",omitempty"`
+		MaxUploads                        int
+		IsTruncated                       bool
+		Upload                            []upload
+		CommonPrefixes                    []s3Prefix
+	}{Bucket: c.bucket, KeyMarker: text(after), UploadIdMarker: afterID, Prefix: text(prefix), Delimiter: text(delimiter), EncodingType: c.q.Get("encoding-type"), MaxUploads: most}
+	last, lastID := "", ""
+	for _, u := range all {
+		rest, ok := strings.CutPrefix(u.Key, prefix)
+		if !ok || u.Key < after || u.Key == after && (afterID == "" || u.ID <= afterID) {
+			continue
+		}
+		common := ""
+		if i := strings.Index(rest, delimiter); delimiter != "" && i >= 0 {
+			common = prefix + rest[:i+len(delimiter)]
+			if common == last || common <= after {
+				continue
+			}
+		}
+		if len(doc.Upload)+len(doc.CommonPrefixes) == most {
+			doc.IsTruncated, doc.NextKeyMarker, doc.NextUploadIdMarker = most > 0, text(last), lastID
+			break
+		}
+		if common != "" {
+			last, lastID = common, ""
+			doc.CommonPrefixes = append(doc.CommonPrefixes, s3Prefix{text(common)})
+			continue
+		}
+		last, lastID = u.Key, u.ID
+		doc.Upload = append(doc.Upload, upload{text(u.Key), u.ID, holdallOwner, holdallOwner, "STANDARD", s3Time(u.Time)})
+	}
+	writeXML(c.w, c.r, http.StatusOK, doc)
+	return nil
+}
