@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdall/holdall/format"
@@ -53,6 +54,9 @@ type Book struct {
 	runs  map[string]*opening
 	shown map[ID]catalog.Archive // by pages
 	cache *rows.Cache
+
+	headers atomic.Pointer[parsed] // of the last location with some
+
 	noted int64     // the last commit beside whose archives lies what should
 	saved int64     // number of the last state that is stored, as far as known
 	head  int64     // number of the stored head

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"net/url"
 	"path"
 	"slices"
@@ -165,15 +166,26 @@ func (b *Book) show(id ID, a *rows.Archive, base int64) {
 	b.shown[id] = catalog.Archive{ID: int64(id), Address: b.address(b.state.moved(text(a.Address), base)), Format: a.Format, Size: a.Size, Version: a.Version}
 }
 
-// HeadersOf returns what a service stored with the object of a location.
-func (b *Book) HeadersOf(_ context.Context, l catalog.Location) (headers map[string]string, err error) {
+// parsed are headers and their text.
+type parsed struct {
+	text    string
+	headers map[string]string
+}
+
+// HeadersOf returns what a service stored with the object of a location, in a map of its own.
+func (b *Book) HeadersOf(_ context.Context, l catalog.Location) (map[string]string, error) {
 	if l.HeaderText == "" {
 		return nil, nil
 	}
-	if err := json.Unmarshal([]byte(l.HeaderText), &headers); err != nil {
-		return nil, b.fail("", broken(err))
+	last := b.headers.Load()
+	if last == nil || last.text != l.HeaderText { // often it is the same
+		last = &parsed{text: l.HeaderText}
+		if err := json.Unmarshal([]byte(last.text), &last.headers); err != nil {
+			return nil, b.fail("", broken(err))
+		}
+		b.headers.Store(last)
 	}
-	return headers, nil
+	return maps.Clone(last.headers), nil
 }
 
 // A look is what a run has of a name.
