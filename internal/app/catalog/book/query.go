@@ -25,31 +25,19 @@ func (b *Book) address(stored text) string {
 	if !ok {
 		return string(stored)
 	}
-	folder := b.folder()
-	if store.Scheme(folder) != "" {
+	if store.Scheme(b.folder) != "" {
 		rest = (&url.URL{Path: rest}).EscapedPath()
 	}
-	return folder + rest
-}
-
-// folder is the address of the folder of the catalogue, with a slash at its end.
-func (b *Book) folder() string {
-	name := strings.TrimSuffix(b.dir, "/")
-	at := ""
-	if of := b.st.Can().Address; of != nil {
-		at = of(name)
-	}
-	return at[:strings.LastIndexByte(at, '/')+1]
+	return b.folder + rest
 }
 
 // relative returns what is stored of an address. A path below the folder has no escapes.
 func (b *Book) relative(address string) text {
-	folder := b.folder()
-	rest, ok := strings.CutPrefix(address, folder)
-	if folder == "" || !ok {
+	rest, ok := strings.CutPrefix(address, b.folder)
+	if b.folder == "" || !ok {
 		return text(address)
 	}
-	if store.Scheme(folder) != "" {
+	if store.Scheme(b.folder) != "" {
 		plain, err := url.PathUnescape(rest)
 		if err != nil {
 			return text(address)
@@ -479,7 +467,7 @@ func (b *Book) AddressOf(r Removal) string { return b.address(r.Address) }
 // Beside returns the addresses of the folders of the catalogue, and what the names of objects beside its
 // archives end in.
 func (b *Book) Beside() (folders []string, suffix string) {
-	at := b.folder() + path.Base(b.Name())
+	at := b.folder + path.Base(b.Name())
 	return []string{at, at + goneSuffix}, addedSuffix + b.current().Catalog
 }
 
