@@ -320,12 +320,14 @@ func s3Tag(a *Archive, e holdall.Entry) string {
 	if e.Digest.Algo == "md5" {
 		return `"` + hex.EncodeToString([]byte(e.Digest.Sum)) + `"`
 	}
-	of := fmt.Sprintf("%s %q %q %d %d", a.Once, a.Version, e.Name, e.Size, e.ModTime.UnixNano())
+	of := ""
 	switch {
 	case len(e.Digest.Sum) >= 16:
 		of = e.Digest.String()
 	case a.Version != "":
 		of = fmt.Sprintf("%q %q %d", a.Version, e.Name, e.Size)
+	default:
+		of = fmt.Sprintf("%s %q %q %d %d", a.Once, a.Version, e.Name, e.Size, e.ModTime.UnixNano())
 	}
 	sum := sha256.Sum256([]byte(of))
 	return `"` + hex.EncodeToString(sum[:16]) + `-1"`
