@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"encoding/json"
-	"maps"
 
 	"github.com/holdall/holdall/format/kit"
 )
@@ -43,16 +42,15 @@ func HeaderText(headers map[string]string) string {
 	return string(b)
 }
 
-// Attributes returns the attributes of a location for Entry.Attr, with the
-// given headers.
+// Attributes returns the attributes of a location for Entry.Attr: it adds to
+// the given headers.
 func (l Location) Attributes(headers map[string]string) map[string]string {
-	if l.ETag == "" && len(headers) == 0 {
-		return nil
+	if l.ETag == "" {
+		return headers
 	}
-	attr := make(map[string]string, len(headers)+1)
-	maps.Copy(attr, headers)
-	if l.ETag != "" {
-		attr[kit.ETagAttr] = l.ETag
+	if headers == nil {
+		headers = map[string]string{}
 	}
-	return attr
+	headers[kit.ETagAttr] = l.ETag
+	return headers
 }

@@ -19,11 +19,10 @@ func s3Tag(a *Archive, e holdall.Entry) string {
 	if tag := TagOf(e.Digest); tag != "" {
 		return tag
 	}
-	of := fmt.Sprintf("%s %q %q %d %d", a.Once, a.Version, e.Name, e.Size, e.ModTime.UnixNano())
 	if a.Version != "" {
-		of = fmt.Sprintf("%q %q %d", a.Version, e.Name, e.Size)
+		return hashed(fmt.Sprintf("%q %q %d", a.Version, e.Name, e.Size))
 	}
-	return hashed(of)
+	return hashed(fmt.Sprintf("%s %q %q %d %d", a.Once, a.Version, e.Name, e.Size, e.ModTime.UnixNano()))
 }
 
 // TagOf returns the ETag of an object of which no bucket kept one, or "" if its

@@ -245,10 +245,17 @@ func (n *named) Read(p []byte) (int, error) {
 // Copy copies all of e's content to w, as Content.CopyTo does.
 func (s *Source) Copy(ctx context.Context, w io.Writer, e Entry) error {
 	p := s.proof(e)
-	if e.Size <= Small && p.whole && !p.pieces {
+	_, run := s.run(e)
+	// Content without a digest that is one run of stored bytes is read as it is.
+	plain := run && e.Size > 0 && !p.digest && s.heal == nil
+	if e.Size <= Small && (p.whole || plain) && !p.pieces {
 		b := spareOf(e.Size)
 		defer spares.Put(b)
-		if err := s.whole(ctx, e, *b, 0); err != nil {
+		read := s.readStored
+		if p.whole {
+			read = s.whole
+		}
+		if err := read(ctx, e, *b, 0); err != nil {
 			return ReadError(e, err)
 		}
 		_, err := w.Write(*b)

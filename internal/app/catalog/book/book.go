@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdall/holdall/format"
@@ -42,9 +43,10 @@ type Options struct {
 
 // A Book is an open catalogue. Its methods may be called concurrently.
 type Book struct {
-	st  store.Store
-	dir string // ends in a slash
-	o   Options
+	st     store.Store
+	dir    string // ends in a slash
+	folder string // the address of the folder that it is in, with a slash at its end
+	o      Options
 
 	writing sync.Mutex // held by those that commit
 
@@ -55,6 +57,9 @@ type Book struct {
 	runs  map[string]*opening
 	shown map[ID]catalog.Archive // by pages
 	cache *rows.Cache
+
+	headers atomic.Pointer[parsed] // of the last location with some
+
 	noted int64     // the last commit beside whose archives lies what should
 	saved int64     // number of the last state that is stored, as far as known
 	head  int64     // number of the stored head
@@ -101,7 +106,12 @@ func newBook(st store.Store, name string, o Options) *Book {
 	if o.text == nil {
 		o.text, o.inline = rand.Text, mostInline
 	}
-	return &Book{st: st, dir: strings.TrimRight(name, "/") + "/", o: o, runs: map[string]*opening{}, shown: map[ID]catalog.Archive{}, cache: rows.NewCache(64 << 20)}
+	name = strings.TrimRight(name, "/")
+	at := ""
+	if of := st.Can().Address; of != nil {
+		at = of(name)
+	}
+	return &Book{st: st, dir: name + "/", folder: at[:strings.LastIndexByte(at, '/')+1], o: o, runs: map[string]*opening{}, shown: map[ID]catalog.Archive{}, cache: rows.NewCache(64 << 20)}
 }
 
 // Create makes a new catalogue in a folder. If there is one, the error wraps [fs.ErrExist].

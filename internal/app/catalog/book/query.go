@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"net/url"
 	"path"
 	"slices"
@@ -24,31 +25,19 @@ func (b *Book) address(stored text) string {
 	if !ok {
 		return string(stored)
 	}
-	folder := b.folder()
-	if store.Scheme(folder) != "" {
+	if store.Scheme(b.folder) != "" {
 		rest = (&url.URL{Path: rest}).EscapedPath()
 	}
-	return folder + rest
-}
-
-// folder is the address of the folder of the catalogue, with a slash at its end.
-func (b *Book) folder() string {
-	name := strings.TrimSuffix(b.dir, "/")
-	at := ""
-	if of := b.st.Can().Address; of != nil {
-		at = of(name)
-	}
-	return at[:strings.LastIndexByte(at, '/')+1]
+	return b.folder + rest
 }
 
 // relative returns what is stored of an address. A path below the folder has no escapes.
 func (b *Book) relative(address string) text {
-	folder := b.folder()
-	rest, ok := strings.CutPrefix(address, folder)
-	if folder == "" || !ok {
+	rest, ok := strings.CutPrefix(address, b.folder)
+	if b.folder == "" || !ok {
 		return text(address)
 	}
-	if store.Scheme(folder) != "" {
+	if store.Scheme(b.folder) != "" {
 		plain, err := url.PathUnescape(rest)
 		if err != nil {
 			return text(address)
@@ -170,15 +159,26 @@ func (b *Book) show(id ID, a *rows.Archive, base int64) {
 	b.shown[id] = catalog.Archive{ID: int64(id), Address: b.address(b.state.moved(text(a.Address), base)), Format: a.Format, Size: a.Size, Version: a.Version}
 }
 
-// HeadersOf returns what a service stored with the object of a location.
-func (b *Book) HeadersOf(_ context.Context, l catalog.Location) (headers map[string]string, err error) {
+// parsed are headers and their text.
+type parsed struct {
+	text    string
+	headers map[string]string
+}
+
+// HeadersOf returns what a service stored with the object of a location, in a map of its own.
+func (b *Book) HeadersOf(_ context.Context, l catalog.Location) (map[string]string, error) {
 	if l.HeaderText == "" {
 		return nil, nil
 	}
-	if err := json.Unmarshal([]byte(l.HeaderText), &headers); err != nil {
-		return nil, b.fail("", broken(err))
+	last := b.headers.Load()
+	if last == nil || last.text != l.HeaderText { // often it is the same
+		last = &parsed{text: l.HeaderText}
+		if err := json.Unmarshal([]byte(last.text), &last.headers); err != nil {
+			return nil, b.fail("", broken(err))
+		}
+		b.headers.Store(last)
 	}
-	return headers, nil
+	return maps.Clone(last.headers), nil
 }
 
 // A Layer has rows that will be in a commit, and are newer than those of all commits and of the layers after it.
@@ -508,7 +508,7 @@ func (b *Book) AddressOf(r Removal) string { return b.address(r.Address) }
 // Beside returns the addresses of the folders of the catalogue, and what the names of objects beside its
 // archives end in.
 func (b *Book) Beside() (folders []string, suffix string) {
-	at := b.folder() + path.Base(b.Name())
+	at := b.folder + path.Base(b.Name())
 	return []string{at, at + goneSuffix}, addedSuffix + b.current().Catalog
 }
 
