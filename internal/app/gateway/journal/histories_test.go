@@ -26,7 +26,9 @@ func TestHistories(t *testing.T) {
 	for n := range testkit.Rounds(t, 3000) {
 		cryptotest.SetGlobalRandom(t, seed+uint64(n))
 		rng := rand.New(rand.NewPCG(seed+uint64(n), 1))
-		h := &history{t: t, rng: rng, d: newSim(rng), room: []int64{1, 600, 3000, 20_000}[rng.IntN(4)]}
+		d := newSim(rng)
+		d.sparse = rng.IntN(2) == 0
+		h := &history{t: t, rng: rng, d: d, room: []int64{1, 600, 3000, 20_000}[rng.IntN(4)]}
 		if err := h.run(); err != nil {
 			t.Fatalf("%s\n%s=%d: %v", strings.Join(h.lines, "\n"), testkit.SeedVar, seed+uint64(n), err)
 		}
@@ -188,12 +190,12 @@ func (h *history) compare() error {
 }
 
 func (h *history) step() error {
-	switch h.rng.IntN(10) {
+	switch h.rng.IntN(12) {
 	case 0:
 		return h.roll()
-	case 1:
+	case 1, 2:
 		return h.seal()
-	case 2:
+	case 3, 4:
 		return h.remove()
 	default:
 		return h.append()
@@ -242,6 +244,8 @@ func (h *history) append() error {
 		}
 		h.there = append(h.there, all...)
 	case errors.Is(err, ErrFull):
+	case !errors.Is(err, ErrStopped) && h.d.calls != 0:
+		return errors.New("the disk has failed, and the log goes on")
 	case !h.stopped:
 		h.flying, h.stopped = all, errors.Is(err, ErrStopped)
 	}

@@ -23,12 +23,14 @@ type simDisk struct {
 	badSync int   // syncs that are left before one fails; negative means none
 	badIO   int   // the same for writes
 	room    int64 // bytes that files may take in all
+	sparse  bool  // room is taken by writes, and not reserved
 }
 
 type inode struct {
 	view    []byte
 	disk    []byte
 	changes []change // of view, that are not on the disk
+	used    int64    // of the room
 }
 
 // A change is a write at an offset, or another size if it has no bytes.
@@ -128,7 +130,7 @@ func (d *simDisk) restart(powerCut bool) {
 			if n := names[name]; !seen[n] {
 				seen[n] = true
 				n.disk = d.some(n.disk, n.changes)
-				n.view, n.changes = slices.Clone(n.disk), nil
+				n.view, n.changes, n.used = slices.Clone(n.disk), nil, int64(len(n.disk))
 			}
 		}
 		d.names, d.durable, d.changes = names, maps.Clone(names), nil
@@ -139,7 +141,7 @@ func (d *simDisk) restart(powerCut bool) {
 // used is how much room files take.
 func (d *simDisk) used() (n int64) {
 	for _, x := range d.names {
-		n += int64(len(x.view))
+		n += x.used
 	}
 	return n
 }
@@ -255,11 +257,12 @@ func (f *simFile) WriteAt(p []byte, off int64) (n int, err error) {
 	} else if bad(&f.d.badIO) {
 		n, err = f.d.rng.IntN(len(p)+1), syscall.EIO
 	}
-	if room := f.d.room - f.d.used() + int64(len(f.n.view)) - off; int64(n) > room && off+int64(n) > int64(len(f.n.view)) {
-		n, err = int(max(0, room, int64(len(f.n.view))-off)), syscall.ENOSPC
+	if room := f.d.room - f.d.used() + f.n.used - off; int64(n) > room && off+int64(n) > f.n.used {
+		n, err = int(max(0, room, f.n.used-off)), syscall.ENOSPC
 	}
 	if n > 0 {
 		f.apply(change{off, slices.Clone(p[:n])})
+		f.n.used = max(f.n.used, off+int64(n))
 	}
 	return n, err
 }
@@ -275,18 +278,20 @@ func (f *simFile) Allocate(size int64) error {
 	if f.d.dead() {
 		return errDead
 	}
-	grow := size - int64(len(f.n.view))
-	if grow <= 0 {
+	if size <= int64(len(f.n.view)) {
 		return nil
 	}
-	if free := f.d.room - f.d.used(); free < grow {
-		if part := (int64(len(f.n.view)) + free) / sector * sector; part > int64(len(f.n.view)) && f.d.rng.IntN(2) == 0 {
-			f.apply(change{off: part})
+	var err error
+	if all := f.d.room - f.d.used() + f.n.used; size > all && !f.d.sparse {
+		err = syscall.ENOSPC
+		if size = all / sector * sector; size <= int64(len(f.n.view)) || f.d.rng.IntN(2) == 0 {
+			return err
 		}
-		return syscall.ENOSPC
 	}
-	f.apply(change{off: size})
-	return nil
+	if f.apply(change{off: size}); !f.d.sparse {
+		f.n.used = size
+	}
+	return err
 }
 
 func (f *simFile) Truncate(size int64) error {
@@ -294,6 +299,7 @@ func (f *simFile) Truncate(size int64) error {
 		return errDead
 	}
 	f.apply(change{off: size})
+	f.n.used = min(f.n.used, size)
 	return nil
 }
 
