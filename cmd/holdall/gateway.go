@@ -34,14 +34,15 @@ func (a *app) openGateway(ctx context.Context, set *serve.Set, o serving, log *s
 	if err != nil {
 		return nil, err
 	}
-	if o.log == "" {
+	inBucket := o.durable == "bucket"
+	if o.log == "" && !inBucket {
 		if !st.Can().Near || store.Scheme(address) != "" {
 			return nil, usage("--write %s needs --log: a folder on a disk of this machine for what is written and not packed yet", store.Redact(o.write))
 		}
 		o.log = filepath.FromSlash(address)
 	}
 	return gateway.New(ctx, st, strings.TrimSuffix(name, "x"), only, set, gateway.Options{
-		Log: o.log, TakeOver: o.takeOver, Address: o.public, Logger: log, NoVerify: a.noVerify,
+		Log: o.log, InBucket: inBucket, TakeOver: o.takeOver, Address: o.public, Logger: log, NoVerify: a.noVerify,
 		Find: func(c *book.Book) gateway.Find {
 			return outside.Rule{Store: c.Store(), Name: c.Name(), Allowed: a.mayLead()}.Find
 		},
@@ -55,7 +56,7 @@ const flushGrace = 5 * time.Second
 func closeGateway(g *gateway.Gateway) error {
 	ctx, cancel := context.WithTimeout(context.Background(), flushGrace)
 	defer cancel()
-	err := g.Flush(ctx)
+	err := g.Leave(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = nil
 	}

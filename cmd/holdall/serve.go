@@ -56,8 +56,11 @@ By default only this machine can connect; --addr sets another address.`,
 			if o.write != "" && !o.s3 {
 				return usage("--write needs --s3")
 			}
-			if o.write == "" && (o.log != "" || o.public != "" || o.takeOver) {
-				return usage("--log, --write-url and --take-over need --write")
+			if o.durable != "disk" && o.durable != "bucket" {
+				return usage("--durable %s: expected disk or bucket", o.durable)
+			}
+			if o.write == "" && (o.log != "" || o.durable != "disk" || o.public != "" || o.takeOver) {
+				return usage("--durable, --log, --write-url and --take-over need --write")
 			}
 			if len(a.through) > 0 && o.catalog == "" {
 				return usage("--through needs --catalog")
@@ -77,6 +80,7 @@ By default only this machine can connect; --addr sets another address.`,
 	f.StringVar(&o.s3Addr, "s3-addr", "127.0.0.1:7071", "HOST:PORT to listen on for S3 clients")
 	f.StringVar(&o.s3Key, "s3-key", "", "ID:SECRET that S3 clients must sign with, or @FILE (default $HOLDALL_SERVE_S3_KEY, or none)")
 	f.StringVar(&o.write, "write", "", "take what S3 clients write into the catalogue, or those in the folder, at this `address`")
+	f.StringVar(&o.durable, "durable", "disk", "with --write: what answers wait for: `disk`, a log on this machine, or bucket, an archive and a commit there")
 	f.StringVar(&o.log, "log", "", "with --write: folder for what is not packed yet (default: that of the catalogues)")
 	f.StringVar(&o.public, "write-url", "", "with --write: the `URL` at which other gateways reach this one")
 	f.BoolVar(&o.takeOver, "take-over", false, "with --write: go on without the log of another gateway, which is lost")
@@ -106,6 +110,7 @@ type serving struct {
 	browse      bool // a browser is to be started
 	catalog     string
 	write       string
+	durable     string
 	log         string
 	public      string
 	takeOver    bool

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,8 +46,10 @@ type bucket struct {
 
 	claim string // ID of ours
 
+	temporary string // folder of a log that nobody needs later
+
 	queue chan *change
-	rolls chan chan error
+	aside chan func()   // runs between batches
 	held  chan struct{} // closed when no further change is taken
 	full  chan struct{} // has one when a segment may be full
 	work  sync.WaitGroup
@@ -99,16 +102,17 @@ func (b *bucket) write(ctx context.Context, all ...*change) []error {
 
 // ask puts a change into the queue.
 func (b *bucket) ask(ctx context.Context, c *change) (err error) {
-	if c.if_ != (serve.Condition{}) {
+	if c.if_ != (serve.Condition{}) && !b.g.o.InBucket {
 		c.seen = b.gone.Load()
 		if c.base, err = b.has(ctx, c.Name); err != nil {
 			return err
 		}
 	}
-	select {
-	case <-b.held:
+	if held(b.held) {
 		return b.stopped()
-	default:
+	}
+	if len(b.over.Load().live) > mostUnsealed { // archives cannot be stored as fast as clients write
+		return serve.ErrBusy
 	}
 	select {
 	case b.queue <- c:
@@ -137,11 +141,8 @@ func (b *bucket) commit() {
 		select {
 		case c := <-b.queue:
 			batch = append(batch[:0], c)
-		case done := <-b.rolls:
-			err := b.roll()
-			if done <- err; err != nil {
-				b.stop(err)
-			}
+		case do := <-b.aside:
+			do()
 			continue
 		case <-b.held:
 			return
@@ -156,10 +157,28 @@ func (b *bucket) commit() {
 			}
 			break
 		}
-		b.commitAll(batch)
+		if b.g.o.InBucket {
+			b.commitThere(batch)
+		} else {
+			b.commitAll(batch)
+		}
 	}
 }
 
+// between runs do in the goroutine that commits.
+func (b *bucket) between(ctx context.Context, do func() error) error {
+	done := make(chan error, 1)
+	select {
+	case b.aside <- func() { done <- do() }:
+		return <-done
+	case <-b.held:
+		return b.stopped()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// commitAll writes a batch into the log.
 func (b *bucket) commitAll(batch []*change) {
 	now := map[string]*change{} // of names that the batch changes
 	var records []*journal.Record
@@ -389,6 +408,9 @@ func (b *bucket) close() (err error) {
 	})
 	if b.log != nil {
 		err = errors.Join(err, b.log.Close())
+	}
+	if b.temporary != "" {
+		err = errors.Join(err, os.RemoveAll(b.temporary))
 	}
 	return errors.Join(err, b.book.Close())
 }

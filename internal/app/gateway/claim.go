@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 
 	"github.com/holdall/holdall/format"
@@ -25,6 +26,9 @@ type ClaimError struct {
 }
 
 func (e *ClaimError) Error() string {
+	if e.Log == "" {
+		return fmt.Sprintf("%s: gateways without a log of their own write here: end them, and take the catalogue over", format.Escape(e.Bucket))
+	}
 	at := ""
 	if e.Address != "" {
 		at = " at " + format.Escape(e.Address)
@@ -59,34 +63,51 @@ func (b *bucket) owner(ctx context.Context) (is owner, text []byte, err error) {
 
 // recover opens the log, claims the catalogue, and makes layers of what the log has.
 func (b *bucket) recover(ctx context.Context) error {
-	log, all, err := journal.Open(ctx, b.folder(), journal.Options{})
+	dir := b.folder()
+	if b.g.o.InBucket {
+		var err error
+		if dir, err = os.MkdirTemp("", "holdall-gateway-"); err != nil {
+			return err
+		}
+		b.temporary = dir
+	}
+	o := journal.Options{}
+	if b.g.o.InBucket {
+		o.NoSync, o.Room = true, 1
+	}
+	log, all, err := journal.Open(ctx, dir, o)
 	if err != nil {
 		return err
 	}
 	b.log = log
-	is, text, err := b.owner(ctx)
-	if err != nil {
-		return err
-	}
-	for _, seg := range all {
-		if seg.Log().Text != string(text) {
-			return fmt.Errorf("%s: this segment is of another log", format.Escape(seg.Path()))
+	claim := book.NewClaim(sharedClaim, "", "")
+	if !b.g.o.InBucket {
+		is, text, err := b.owner(ctx)
+		if err != nil {
+			return err
 		}
+		for _, seg := range all {
+			if seg.Log().Text != string(text) {
+				return fmt.Errorf("%s: this segment is of another log", format.Escape(seg.Path()))
+			}
+		}
+		log.SetText(string(text))
+		claim = book.NewClaim(is.Claim, b.g.o.Address, dir)
 	}
-	b.claim = is.Claim
+	b.claim = claim.ID
 	_, err = b.book.Commit(ctx, func(s *book.State) (*book.Commit, error) {
-		if err := b.owns(s); err != nil && s.Claim != nil && !b.g.o.TakeOver {
-			return nil, err
-		}
-		if k := s.Claim; k != nil && k.ID == b.claim && k.Address == b.g.o.Address {
+		switch k := s.Claim; {
+		case k == nil || k.ID != b.claim && b.g.o.TakeOver:
+		case k.ID != b.claim:
+			return nil, b.owns(s)
+		case k.Address == claim.Address:
 			return nil, nil
 		}
-		return &book.Commit{Claim: book.NewClaim(b.claim, b.g.o.Address, b.folder())}, nil
+		return &book.Commit{Claim: claim}, nil
 	})
 	if err != nil {
 		return err
 	}
-	log.SetText(string(text))
 	var live []*layer
 	for _, seg := range slices.Backward(all) {
 		l := newLayer(seg)
@@ -115,4 +136,18 @@ func (b *bucket) owns(s *book.State) error {
 		e.Address, e.Log = s.Claim.Address, string(s.Claim.Log)
 	}
 	return e
+}
+
+// leave ends the claim, if everything that the log has is in commits.
+func (b *bucket) leave(ctx context.Context) error {
+	if b.g.o.InBucket || len(b.over.Load().live) > 0 {
+		return nil
+	}
+	_, err := b.book.Commit(ctx, func(s *book.State) (*book.Commit, error) {
+		if s.Claim == nil || s.Claim.ID != b.claim {
+			return nil, nil
+		}
+		return &book.Commit{Claim: &book.Claim{}}, nil
+	})
+	return err
 }

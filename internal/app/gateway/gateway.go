@@ -13,10 +13,12 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -34,6 +36,9 @@ import (
 type Options struct {
 	// Log is the folder of the logs, on a disk of this machine.
 	Log string
+	// InBucket has each change in an archive and a commit in the store before it is answered. Then there is no log,
+	// and any number of gateways may write.
+	InBucket bool
 	// SegmentSize is the size at which a segment of the log becomes an archive; 0 means 256 MiB.
 	SegmentSize int64
 	// SealAfter is for how long a change may be in the log alone; 0 means 5 minutes.
@@ -198,9 +203,9 @@ func (g *Gateway) Remove(ctx context.Context, name string) error {
 
 // open opens a bucket, and has it served.
 func (g *Gateway) open(ctx context.Context, name string) (err error) {
-	b := &bucket{g: g, name: name, queue: make(chan *change, mostWaiting), held: make(chan struct{}), full: make(chan struct{}, 1), rolls: make(chan chan error)}
+	b := &bucket{g: g, name: name, queue: make(chan *change, mostWaiting), held: make(chan struct{}), full: make(chan struct{}, 1), aside: make(chan func())}
 	b.over.Store(&layers{})
-	if b.book, err = book.Open(ctx, g.st, g.catalogue(name), book.Options{Write: true, Fresh: fresh, Now: g.o.now, Over: func() []book.Layer { return b.over.Load().all }}); err != nil {
+	if b.book, err = book.Open(ctx, g.st, g.catalogue(name), book.Options{Write: true, Fresh: g.fresh(), Now: g.o.now, Over: func() []book.Layer { return b.over.Load().all }}); err != nil {
 		return err
 	}
 	defer func() {
@@ -240,15 +245,23 @@ func (g *Gateway) open(ctx context.Context, name string) (err error) {
 		return in, "", err
 	}})
 	b.work.Go(b.commit)
-	b.work.Go(func() { b.seal(g.ctx) })
-	b.work.Go(func() { b.tick(g.ctx) })
+	if !g.o.InBucket {
+		b.work.Go(func() { b.seal(g.ctx) })
+		b.work.Go(func() { b.tick(g.ctx) })
+	}
 	return nil
 }
 
-// fresh is for how long a state of the catalogue is used. What this process commits is seen at once.
-const fresh = 2 * time.Second
+// fresh is for how long a state of the catalogue is used. What this process commits is seen at once. If others commit
+// objects, each request asks for the next commit.
+func (g *Gateway) fresh() time.Duration {
+	if g.o.InBucket {
+		return 0
+	}
+	return 2 * time.Second
+}
 
-// Close ends all work. What is in the log stays there; [Gateway.Flush] makes commits of it before.
+// Close ends all work. What is in the log stays there.
 func (g *Gateway) Close() (err error) {
 	g.stop()
 	g.mu.Lock()
@@ -261,15 +274,27 @@ func (g *Gateway) Close() (err error) {
 }
 
 // Flush makes commits of everything that is in the log.
-func (g *Gateway) Flush(ctx context.Context) (err error) {
+func (g *Gateway) Flush(ctx context.Context) error {
+	return g.each(func(b *bucket) error { return b.flush(ctx) })
+}
+
+// Leave makes commits of everything that is in the log, and ends the claims, so that another gateway can have the
+// buckets. Nothing may be written any more.
+func (g *Gateway) Leave(ctx context.Context) error {
+	return g.each(func(b *bucket) error {
+		if err := b.flush(ctx); err != nil {
+			return err
+		}
+		return b.leave(ctx)
+	})
+}
+
+func (g *Gateway) each(do func(*bucket) error) (err error) {
 	g.mu.Lock()
-	all := make([]*bucket, 0, len(g.buckets))
-	for _, b := range g.buckets {
-		all = append(all, b)
-	}
+	all := slices.Collect(maps.Values(g.buckets))
 	g.mu.Unlock()
 	for _, b := range all {
-		err = errors.Join(err, b.flush(ctx))
+		err = errors.Join(err, do(b))
 	}
 	return err
 }

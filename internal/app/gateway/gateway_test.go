@@ -32,6 +32,8 @@ type world struct {
 	g   *Gateway
 	b   serve.Bucket
 	is  map[string]entry
+
+	there bool
 }
 
 type entry struct {
@@ -44,8 +46,8 @@ func (e entry) etag() string {
 	return `"` + hex.EncodeToString(sum[:]) + `"`
 }
 
-func newWorld(t *testing.T) *world {
-	w := &world{t: t, dir: t.TempDir(), is: map[string]entry{}}
+func newWorld(t *testing.T, there bool) *world {
+	w := &world{t: t, dir: t.TempDir(), is: map[string]entry{}, there: there}
 	st := local.New(w.dir)
 	w.st = st
 	c, err := book.Create(t.Context(), st, "b.catalog")
@@ -64,7 +66,7 @@ func (w *world) start() {
 	w.t.Helper()
 	w.set = serve.NewSet(serve.SetOptions{})
 	var err error
-	if w.g, err = New(w.t.Context(), w.st, "", "b", w.set, Options{Log: w.dir, Find: func(*book.Book) Find {
+	if w.g, err = New(w.t.Context(), w.st, "", "b", w.set, Options{Log: w.dir, InBucket: w.there, Find: func(*book.Book) Find {
 		return func(_ context.Context, address string) (store.Store, string, error) {
 			return w.st, strings.TrimPrefix(address, w.dir+"/"), nil
 		}
@@ -149,8 +151,14 @@ func (w *world) look() {
 }
 
 func TestABucketKeepsWhatItIsGiven(t *testing.T) {
+	for _, there := range []bool{false, true} {
+		t.Run(map[bool]string{false: "on a disk", true: "in the bucket"}[there], func(t *testing.T) { keeps(t, there) })
+	}
+}
+
+func keeps(t *testing.T, there bool) {
 	rnd := testkit.Rand(t)
-	w := newWorld(t)
+	w := newWorld(t, there)
 	key := func() string { return fmt.Sprintf("%c/%d", 'a'+rnd.IntN(3), rnd.IntN(5)) }
 	for range testkit.Rounds(t, 60) {
 		switch rnd.IntN(12) {
@@ -163,6 +171,11 @@ func TestABucketKeepsWhatItIsGiven(t *testing.T) {
 				t.Fatal(err)
 			}
 		case 3:
+			if rnd.IntN(2) == 0 {
+				if err := w.g.Leave(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
 			w.end()
 			w.start()
 		case 4:

@@ -72,15 +72,13 @@ func (b *bucket) tick(ctx context.Context) {
 
 // rollNow is roll for other goroutines.
 func (b *bucket) rollNow(ctx context.Context) error {
-	done := make(chan error, 1)
-	select {
-	case b.rolls <- done:
-		return <-done
-	case <-b.held:
-		return b.stopped()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return b.between(ctx, func() error {
+		err := b.roll()
+		if err != nil && !errors.Is(err, journal.ErrFull) {
+			b.stop(err)
+		}
+		return err
+	})
 }
 
 // flush makes commits of everything that is in the log.
@@ -118,7 +116,7 @@ func (b *bucket) seal(ctx context.Context) {
 			}
 			continue
 		}
-		err := b.sealOne(ctx, l)
+		err := b.sealOne(ctx, l, nil)
 		if err == nil {
 			tries = 0
 			b.sink(l)
@@ -166,8 +164,8 @@ func (b *bucket) bury() {
 	old.seg.Release()
 }
 
-// sealOne makes an archive of a segment, and records everything that it says in one commit.
-func (b *bucket) sealOne(ctx context.Context, l *layer) error {
+// sealOne makes an archive of a segment, and records everything that it says in one commit, if the state allows that.
+func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) error) error {
 	id := fmt.Sprintf("%x", l.seg.Log().ID)
 	job := "log " + id
 	s, err := b.book.Full(ctx)
@@ -180,7 +178,13 @@ func (b *bucket) sealOne(ctx context.Context, l *layer) error {
 	if slices.ContainsFunc(s.Jobs, func(d book.Done) bool { return d.Job == job }) { // then the program was killed
 		return l.seg.Remove()
 	}
-	step := book.Step{Job: job, Rows: l.deletions, If: b.owns}
+	step := book.Step{Job: job, Rows: l.deletions, If: func(s *book.State) error {
+		err := b.owns(s)
+		if err == nil && may != nil {
+			err = may(s)
+		}
+		return err
+	}}
 	own, names := l.uses()
 	if own {
 		name := b.beside(fmt.Sprintf("log-%08d-%.8s.caf", l.seg.Log().Number, id))

@@ -239,15 +239,29 @@ func (b *Book) look(ctx context.Context, l *look, s *State, path string) error {
 
 // Holders returns all archives that have a path, the newest first.
 func (b *Book) Holders(ctx context.Context, path string) (all []catalog.Found, err error) {
+	over := b.over()
+	s, err := b.State(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return b.holders(ctx, over, s, path)
+}
+
+// NewestAt returns where the newest file of that path was at a state, without layers.
+func (b *Book) NewestAt(ctx context.Context, s *State, path string) (f catalog.Found, err error) {
+	all, err := b.holders(ctx, nil, s, path)
+	if len(all) == 0 {
+		return f, cmp.Or(err, catalog.Absent(path))
+	}
+	return all[0], nil
+}
+
+func (b *Book) holders(ctx context.Context, over []Layer, s *State, path string) (all []catalog.Found, err error) {
 	var looks []*look
-	for _, x := range b.over() {
+	for _, x := range over {
 		looks = append(looks, &look{from: x})
 	}
-	s, err := b.State(ctx)
-	var runs []*rows.Run
-	if err == nil {
-		runs, err = b.runsOf(ctx, s.Runs)
-	}
+	runs, err := b.runsOf(ctx, s.Runs)
 	for i, r := range runs {
 		looks = append(looks, &look{run: r, from: r, always: i == 0})
 	}

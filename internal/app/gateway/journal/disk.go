@@ -105,3 +105,18 @@ func (f osFile) Size() (int64, error) {
 	}
 	return fi.Size(), nil
 }
+
+// volatile is a folder in which nothing needs to survive.
+type volatile struct{ folder }
+
+func (d volatile) Sync() error { return nil }
+
+func (d volatile) Create(name string) (file, error) { return d.wrap(d.folder.Create(name)) }
+func (d volatile) Open(name string) (file, error)   { return d.wrap(d.folder.Open(name)) }
+
+func (d volatile) wrap(f file, err error) (file, error) { return volatileFile{f}, err }
+
+type volatileFile struct{ file }
+
+func (volatileFile) Sync() error     { return nil }
+func (volatileFile) Datasync() error { return nil }

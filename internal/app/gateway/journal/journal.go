@@ -51,6 +51,8 @@ type Options struct {
 	// Room is how many bytes are reserved on the disk at a time, so that Append need not wait for that;
 	// 0 means 64 MiB.
 	Room int64
+	// NoSync makes nothing durable: the log is in a folder that nobody needs later.
+	NoSync bool
 }
 
 // A Record is a row of the log with its content. Append sets Seq, Size, Off and Segment, and Sum if it is zero.
@@ -92,6 +94,9 @@ func Open(ctx context.Context, dir string, o Options) (*Journal, []*Segment, err
 	d, err := openFolder(dir)
 	if err != nil {
 		return nil, nil, err
+	}
+	if o.NoSync {
+		return open(ctx, dir, volatile{d}, o)
 	}
 	return open(ctx, dir, d, o)
 }

@@ -1,0 +1,101 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/gateway/journal"
+	"github.com/holdall/holdall/internal/app/serve"
+)
+
+// With Options.InBucket, a batch is an archive and a commit in the store before it is answered. Nothing of it is on
+// this machine then, so any number of gateways may write: the chain of commits is the order of all changes. The log is
+// a temporary one, each segment of which has one batch.
+
+// sharedClaim is the claim of all gateways that write so.
+const sharedClaim = "shared"
+
+// A refusal says which changes of a batch do not meet their conditions.
+type refusal map[*change]error
+
+func (refusal) Error() string { return "conditions are not met" }
+
+// commitThere makes a batch a commit.
+func (b *bucket) commitThere(batch []*change) {
+	for len(batch) > 0 {
+		err := b.tryThere(b.g.ctx, batch)
+		if errors.Is(err, book.ErrConflict) {
+			continue
+		}
+		refused, is := errors.AsType[refusal](err)
+		var rest []*change
+		for _, c := range batch {
+			switch {
+			case !is:
+				c.done <- outward(err)
+			case refused[c] != nil:
+				c.done <- refused[c]
+			default:
+				rest = append(rest, c)
+			}
+		}
+		if _, fenced := errors.AsType[*ClaimError](err); fenced || errors.Is(err, journal.ErrStopped) {
+			b.stop(err)
+		}
+		batch = rest
+	}
+}
+
+func (b *bucket) tryThere(ctx context.Context, batch []*change) error {
+	records := make([]*journal.Record, len(batch))
+	for i, c := range batch {
+		c.Segment, records[i] = nil, &c.Record
+	}
+	if err := b.log.Append(records); err != nil {
+		return err
+	}
+	l := newLayer(records[0].Segment)
+	defer l.seg.Release()
+	_, err := b.log.Roll()
+	for i := 0; i < len(records) && err == nil; i++ {
+		err = b.apply(l, &records[i].LogRow)
+	}
+	if err == nil {
+		err = b.sealOne(ctx, l, func(s *book.State) error { return b.meets(ctx, s, batch) })
+	}
+	if err != nil {
+		err = errors.Join(err, l.seg.Remove())
+	}
+	return err
+}
+
+// meets returns the changes of a batch that do not meet their conditions after a state, and what is before them in the
+// batch.
+func (b *bucket) meets(ctx context.Context, s *book.State, batch []*change) error {
+	refused, now := refusal{}, map[string]*change{}
+	for _, c := range batch {
+		var err error
+		if c.if_ != (serve.Condition{}) {
+			if before := now[c.Name]; before != nil {
+				err = met(c.if_, !before.Deleted, before.ETag, c.Deleted)
+			} else {
+				f, ferr := b.book.NewestAt(ctx, s, c.Name)
+				if ferr != nil && !errors.Is(ferr, fs.ErrNotExist) {
+					return ferr
+				}
+				err = met(c.if_, ferr == nil, tagOf(f.ETag, f.Digest), c.Deleted)
+			}
+		}
+		if err != nil {
+			refused[c] = err
+		} else {
+			now[c.Name] = c
+		}
+	}
+	if len(refused) > 0 {
+		return refused
+	}
+	return nil
+}
