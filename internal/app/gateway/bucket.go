@@ -53,6 +53,8 @@ type bucket struct {
 	held  chan struct{} // closed when no further change is taken
 	full  chan struct{} // has one when a segment may be full
 	work  sync.WaitGroup
+	ctx   context.Context // of the work
+	end   context.CancelFunc
 
 	over atomic.Pointer[layers]
 	gone atomic.Int64 // how many layers are in commits
@@ -393,6 +395,7 @@ const seqs = rows.MostCommit + 1
 // close ends all work, and closes everything.
 func (b *bucket) close() (err error) {
 	b.stop(serve.ErrBusy)
+	b.end()
 	b.work.Wait()
 	if b.tree != nil {
 		err = b.tree.Close()

@@ -46,14 +46,14 @@ const ownerName = "owner"
 
 // owner returns the owner of the log, which is new if the log is. It is written before the catalogue has the claim.
 func (b *bucket) owner(ctx context.Context) (is owner, text []byte, err error) {
-	st := local.New(b.folder())
+	st := local.New(b.g.folder(b.name))
 	err = getJSON(ctx, st, ownerName, &is)
 	if errors.Is(err, fs.ErrNotExist) {
 		is = owner{b.book.ID(), b.g.o.text()}
 		err = putJSON(ctx, st, ownerName, is)
 	}
 	if err == nil && is.Catalog != b.book.ID() {
-		err = fmt.Errorf("%s: this log is of another catalogue than %s", format.Escape(b.folder()), format.Escape(b.book.Name()))
+		err = fmt.Errorf("%s: this log is of another catalogue than %s", format.Escape(b.g.folder(b.name)), format.Escape(b.book.Name()))
 	}
 	if err == nil {
 		text, err = json.Marshal(is)
@@ -63,7 +63,7 @@ func (b *bucket) owner(ctx context.Context) (is owner, text []byte, err error) {
 
 // recover opens the log, claims the catalogue, and makes layers of what the log has.
 func (b *bucket) recover(ctx context.Context) error {
-	dir := b.folder()
+	dir := b.g.folder(b.name)
 	if b.g.o.InBucket {
 		var err error
 		if dir, err = os.MkdirTemp("", "holdall-gateway-"); err != nil {

@@ -94,7 +94,11 @@ func New(ctx context.Context, st store.Store, at, only string, set *serve.Set, o
 		}
 	}
 	for _, name := range names {
-		if err := g.open(ctx, name); err != nil {
+		removed, err := g.wasRemoved(ctx, name)
+		if err == nil && !removed {
+			err = g.open(ctx, name)
+		}
+		if err != nil {
 			return nil, errors.Join(err, g.Close())
 		}
 	}
@@ -183,6 +187,9 @@ func (g *Gateway) Make(ctx context.Context, name string) error {
 	if _, err := g.Bucket(ctx, name); err == nil {
 		return serve.ErrBucketExists
 	}
+	if err := g.removeRest(ctx, name); err != nil {
+		return err
+	}
 	c, err := book.Create(ctx, g.st, g.catalogue(name))
 	if errors.Is(err, fs.ErrExist) {
 		err = serve.ErrBucketExists
@@ -196,14 +203,10 @@ func (g *Gateway) Make(ctx context.Context, name string) error {
 	return err
 }
 
-// Remove implements [serve.Keeper]. What the catalogue has of deleted objects stays.
-func (g *Gateway) Remove(ctx context.Context, name string) error {
-	return serve.ErrReadOnly
-}
-
 // open opens a bucket, and has it served.
 func (g *Gateway) open(ctx context.Context, name string) (err error) {
 	b := &bucket{g: g, name: name, queue: make(chan *change, mostWaiting), held: make(chan struct{}), full: make(chan struct{}, 1), aside: make(chan func())}
+	b.ctx, b.end = context.WithCancel(g.ctx)
 	b.over.Store(&layers{})
 	if b.book, err = book.Open(ctx, g.st, g.catalogue(name), book.Options{Write: true, Fresh: g.fresh(), Now: g.o.now, Over: func() []book.Layer { return b.over.Load().all }}); err != nil {
 		return err
@@ -246,8 +249,8 @@ func (g *Gateway) open(ctx context.Context, name string) (err error) {
 	}})
 	b.work.Go(b.commit)
 	if !g.o.InBucket {
-		b.work.Go(func() { b.seal(g.ctx) })
-		b.work.Go(func() { b.tick(g.ctx) })
+		b.work.Go(func() { b.seal(b.ctx) })
+		b.work.Go(func() { b.tick(b.ctx) })
 	}
 	return nil
 }
@@ -300,7 +303,7 @@ func (g *Gateway) each(do func(*bucket) error) (err error) {
 }
 
 // folder is where the log of a bucket is.
-func (b *bucket) folder() string { return filepath.Join(b.g.o.Log, b.name+".log") }
+func (g *Gateway) folder(bucket string) string { return filepath.Join(g.o.Log, bucket+".log") }
 
 // beside is the name of an object beside the catalogue.
 func (b *bucket) beside(name string) string { return b.g.at + b.name + "-" + name }

@@ -11,6 +11,8 @@ import (
 	"io/fs"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +36,7 @@ type world struct {
 	is  map[string]entry
 
 	there bool
+	only  string
 }
 
 type entry struct {
@@ -47,7 +50,7 @@ func (e entry) etag() string {
 }
 
 func newWorld(t *testing.T, there bool) *world {
-	w := &world{t: t, dir: t.TempDir(), is: map[string]entry{}, there: there}
+	w := &world{t: t, dir: t.TempDir(), is: map[string]entry{}, there: there, only: "b"}
 	st := local.New(w.dir)
 	w.st = st
 	c, err := book.Create(t.Context(), st, "b.catalog")
@@ -66,7 +69,7 @@ func (w *world) start() {
 	w.t.Helper()
 	w.set = serve.NewSet(serve.SetOptions{})
 	var err error
-	if w.g, err = New(w.t.Context(), w.st, "", "b", w.set, Options{Log: w.dir, InBucket: w.there, Find: func(*book.Book) Find {
+	if w.g, err = New(w.t.Context(), w.st, "", w.only, w.set, Options{Log: w.dir, InBucket: w.there, Find: func(*book.Book) Find {
 		return func(_ context.Context, address string) (store.Store, string, error) {
 			return w.st, strings.TrimPrefix(address, w.dir+"/"), nil
 		}
@@ -212,6 +215,80 @@ func keeps(t *testing.T, there bool) {
 		}
 		w.look()
 	}
+}
+
+func TestBucketsAreMadeAndRemoved(t *testing.T) {
+	ctx, w := t.Context(), newWorld(t, false)
+	w.end()
+	w.only = ""
+	w.start()
+	if err := w.g.Make(ctx, "b"); !errors.Is(err, serve.ErrBucketExists) {
+		t.Fatal(err)
+	}
+	before := files(t, w.dir)
+	for range 2 {
+		if err := w.g.Make(ctx, "c"); err != nil {
+			t.Fatal(err)
+		}
+		b, err := w.g.Bucket(ctx, "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Put(ctx, "k", upload(entry{data: "text"}, serve.Condition{})); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.g.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Put(ctx, "l", upload(entry{data: strings.Repeat("text", large)}, serve.Condition{})); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.g.Remove(ctx, "c"); !errors.Is(err, serve.ErrBucketNotEmpty) {
+			t.Fatal(err)
+		}
+		if err := errors.Join(b.Delete(ctx, []serve.Deletion{{Key: "k"}, {Key: "l"}})...); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.g.Remove(ctx, "c"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Put(ctx, "k", upload(entry{data: "text"}, serve.Condition{})); !errors.Is(err, serve.ErrNoArchive) {
+			t.Fatal(err)
+		}
+		if _, err := w.set.Use(ctx, "c", ""); !errors.Is(err, serve.ErrNoArchive) {
+			t.Fatal(err)
+		}
+		if after := files(t, w.dir); !slices.Equal(after, before) {
+			t.Fatalf("left %q of %q", after, before)
+		}
+	}
+	w.look()
+	// A removal that was begun goes on when the bucket is made again.
+	if err := w.g.Make(ctx, "c"); err != nil {
+		t.Fatal(err)
+	}
+	w.end()
+	if err := os.WriteFile(filepath.Join(w.dir, "c.catalog.removed"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	if _, err := w.g.Bucket(ctx, "c"); !errors.Is(err, serve.ErrNoArchive) {
+		t.Fatal(err)
+	}
+	if err := w.g.Make(ctx, "c"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// files are the names below a folder.
+func files(t *testing.T, dir string) (all []string) {
+	if err := filepath.WalkDir(dir, func(name string, _ fs.DirEntry, err error) error {
+		all = append(all, name)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 func random(rnd *rand.Rand) entry {

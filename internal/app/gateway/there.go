@@ -25,7 +25,7 @@ func (refusal) Error() string { return "conditions are not met" }
 // commitThere makes a batch a commit.
 func (b *bucket) commitThere(batch []*change) {
 	for len(batch) > 0 {
-		err := b.tryThere(b.g.ctx, batch)
+		err := b.tryThere(b.ctx, batch)
 		if errors.Is(err, book.ErrConflict) {
 			continue
 		}
