@@ -141,7 +141,7 @@ func (s *Segment) failed(err error) error {
 		return s.j.stop(err)
 	}
 	if cut := s.cut(); cut != nil {
-		return s.j.stop(errors.Join(err, cut))
+		return s.j.stop(cut) // and not ErrFull: the batch may be there
 	}
 	return fmt.Errorf("%s: %w", s.Path(), err)
 }
