@@ -31,7 +31,11 @@ func archives(f *testing.F, add func(archive []byte)) {
 	if err != nil || len(names) < 50 {
 		f.Fatalf("%d fixtures, %v", len(names), err)
 	}
-	for _, n := range names {
+	logs, err := filepath.Glob("testdata/logs/*")
+	if err != nil || len(logs) < 3 {
+		f.Fatalf("%d logs, %v", len(logs), err)
+	}
+	for _, n := range append(names, logs...) {
 		b, err := os.ReadFile(n)
 		if err != nil {
 			f.Fatal(err)

@@ -71,7 +71,7 @@ func (h *history) run() error {
 			return err
 		}
 		h.harm()
-		for range h.rng.IntN(12) {
+		for range h.rng.IntN(12) * min(1, h.rng.IntN(5)) {
 			if err := h.step(); err != nil {
 				return err
 			}
@@ -309,6 +309,12 @@ func (h *history) remove() error {
 	}
 	s := h.segments[0]
 	h.removing = s.Log().Number
+	switch h.rng.IntN(8) {
+	case 0:
+		h.d.calls = 1 + h.rng.IntN(3)
+	case 1:
+		h.d.badSync = 1
+	}
 	err := s.Remove()
 	h.say("remove %d: %v", h.removing, err)
 	h.stopped = h.stopped || errors.Is(err, ErrStopped)

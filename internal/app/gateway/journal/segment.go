@@ -141,7 +141,7 @@ func (s *Segment) failed(err error) error {
 		return s.j.stop(err)
 	}
 	if cut := s.cut(); cut != nil {
-		return s.j.stop(errors.Join(err, cut))
+		return s.j.stop(cut) // and not ErrFull: the batch may be there
 	}
 	return fmt.Errorf("%s: %w", s.Path(), err)
 }
@@ -152,7 +152,8 @@ func (s *Segment) cut() error {
 		if err := s.f.Truncate(size); err != nil {
 			return err
 		}
-		if err := s.f.Sync(); err != nil { // or the zeros could be what was written there
+		// Before the second size is there, the last batch is durable, and what is after it is gone.
+		if err := s.f.Sync(); err != nil {
 			return err
 		}
 		s.room = size
@@ -240,7 +241,7 @@ func (j *Journal) recover(ctx context.Context, number int64, last bool) (mend fu
 }
 
 // settle makes what was read the state of the disk. The last batch may be in memory alone, even if its
-// sync has failed, so it is written again, and synced before the file says that it is complete.
+// sync has failed, so it is written again. It is synced before the file says that it is complete.
 func (s *Segment) settle(last *caf.LogBatch) error {
 	if last != nil {
 		buf := make([]byte, min(writes, last.End-last.Off))
@@ -252,9 +253,6 @@ func (s *Segment) settle(last *caf.LogBatch) error {
 			if _, err := s.f.WriteAt(buf, at); err != nil {
 				return err
 			}
-		}
-		if err := s.f.Datasync(); err != nil {
-			return err
 		}
 	}
 	return s.cut()
