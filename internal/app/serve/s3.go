@@ -94,6 +94,7 @@ var s3Codes = map[string]struct {
 	"AuthorizationQueryParametersError": {http.StatusBadRequest, "The signature in the query is not one of AWS4-HMAC-SHA256."},
 	"BadDigest":                         {http.StatusBadRequest, "The Content-MD5 you specified did not match what we received."},
 	"BadRequest":                        {http.StatusBadRequest, "Bad Request"},
+	"BucketAlreadyExists":               {http.StatusConflict, "The requested bucket name is not available. The bucket namespace is shared by all users of the system. Please select a different name and try again."},
 	"BucketAlreadyOwnedByYou":           {http.StatusConflict, "Your previous request to create the named bucket succeeded and you already own it."},
 	"BucketNotEmpty":                    {http.StatusConflict, "The bucket you tried to delete is not empty"},
 	"EntityTooLarge":                    {http.StatusBadRequest, "Your proposed upload exceeds the maximum allowed size"},
@@ -189,7 +190,7 @@ const s3Space = "http://s3.amazonaws.com/doc/2006-03-01/"
 // subresources are resources that S3's buckets and objects have, but archives
 // do not.
 var subresources = []string{"accelerate", "acl", "analytics", "attributes", "cors", "delete", "encryption", "inventory", "intelligent-tiering", "legal-hold", "lifecycle", "logging", "metrics", "notification",
-	"object-lock", "ownershipControls", "policy", "policyStatus", "publicAccessBlock", "replication", "requestPayment", "restore", "retention", "select", "session", "tagging", "torrent", "uploads", "uploadId", "versions", "website"}
+	"object-lock", "ownershipControls", "policy", "policyStatus", "publicAccessBlock", "replication", "requestPayment", "restore", "retention", "select", "session", "tagging", "torrent", "uploads", "uploadId", "website"}
 
 func (s *S3) route(w http.ResponseWriter, r *http.Request, sig signature) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
@@ -268,12 +269,28 @@ func (s *S3) buckets(w http.ResponseWriter, r *http.Request) {
 	}
 	type bucket struct{ Name, CreationDate string }
 	doc := struct {
-		XMLName xml.Name `xml:"ListAllMyBucketsResult"`
-		Xmlns   string   `xml:"xmlns,attr"`
-		Owner   s3Owner
-		Buckets struct{ Bucket []bucket }
+		XMLName                   xml.Name `xml:"ListAllMyBucketsResult"`
+		Xmlns                     string   `xml:"xmlns,attr"`
+		Owner                     s3Owner
+		Buckets                   struct{ Bucket []bucket }
+		Prefix, ContinuationToken string `xml:",omitempty"`
 	}{Xmlns: s3Space, Owner: holdallOwner}
+	q := r.URL.Query()
+	most, err := strconv.Atoi(cmp.Or(q.Get("max-buckets"), "10000"))
+	if err != nil || most < 1 || most > 10_000 {
+		s3Error(w, r, "InvalidArgument", "max-buckets: expected a number from 1 to 10000")
+		return
+	}
+	doc.Prefix = q.Get("prefix")
+	slices.SortFunc(all, func(a, b Listed) int { return strings.Compare(a.Name, b.Name) })
 	for _, x := range all {
+		if !strings.HasPrefix(x.Name, doc.Prefix) || x.Name <= q.Get("continuation-token") {
+			continue
+		}
+		if n := len(doc.Buckets.Bucket); n == most {
+			doc.ContinuationToken = doc.Buckets.Bucket[n-1].Name
+			break
+		}
 		doc.Buckets.Bucket = append(doc.Buckets.Bucket, bucket{format.Escape(x.Name), s3Time(x.ModTime)})
 	}
 	writeXML(w, r, http.StatusOK, doc)
@@ -322,6 +339,9 @@ func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key stri
 	if strings.EqualFold(r.Header.Get(checksumHeader+"mode"), "ENABLED") && r.Header.Get("Range") == "" {
 		setChecksums(w.Header(), e.Attr)
 	}
+	if n, several := partsOf(keptTag(e)); several && q.Has("partNumber") {
+		w.Header().Set("X-Amz-Mp-Parts-Count", strconv.Itoa(n))
+	}
 	h.bucket = true
 	x := &s3Writer{ResponseWriter: w, r: r}
 	h.content(x, r, e)
@@ -329,7 +349,15 @@ func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key stri
 
 // attributes answers GetObjectAttributes.
 func (s *S3) attributes(w http.ResponseWriter, r *http.Request, h *handler, e holdall.Entry) {
-	type parts struct{ PartsCount int }
+	type part struct {
+		PartNumber int
+		Size       int64
+	}
+	type parts struct {
+		PartsCount, PartNumberMarker, NextPartNumberMarker, MaxParts int
+		IsTruncated                                                  bool
+		Part                                                         []part
+	}
 	doc := struct {
 		XMLName      xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ GetObjectAttributesResponse"`
 		ETag         string   `xml:",omitempty"`
@@ -338,20 +366,37 @@ func (s *S3) attributes(w http.ResponseWriter, r *http.Request, h *handler, e ho
 		StorageClass string `xml:",omitempty"`
 		ObjectSize   *int64
 	}{}
-	tag := strings.Trim(s3Tag(h.a, e), `"`)
 	asked := strings.Join(r.Header["X-Amz-Object-Attributes"], ",")
 	for name := range strings.SplitSeq(asked, ",") {
 		switch strings.TrimSpace(name) {
 		case "ETag":
-			doc.ETag = tag
+			doc.ETag = strings.Trim(s3Tag(h.a, e), `"`)
 		case "Checksum":
 			if sums := sumsOf(e.Attr); sums != (sumsDoc{}) {
 				doc.Checksum = &sums
 			}
 		case "ObjectParts":
-			if _, n, ok := strings.Cut(keptTag(e), "-"); ok {
-				n, _ := strconv.Atoi(strings.Trim(n, `"`))
-				doc.ObjectParts = &parts{n}
+			n, several := partsOf(keptTag(e))
+			if !several {
+				continue
+			}
+			most, err := strconv.Atoi(cmp.Or(r.Header.Get("X-Amz-Max-Parts"), "1000"))
+			after, aerr := strconv.Atoi(cmp.Or(r.Header.Get("X-Amz-Part-Number-Marker"), "0"))
+			if err != nil || aerr != nil || most < 0 || after < 0 {
+				s3Error(w, r, "InvalidArgument", "")
+				return
+			}
+			doc.ObjectParts = &parts{PartsCount: n, PartNumberMarker: after, MaxParts: min(most, 1000)}
+			for i, size := range partSizes(e) {
+				if i < after {
+					continue
+				}
+				if len(doc.ObjectParts.Part) == doc.ObjectParts.MaxParts {
+					doc.ObjectParts.IsTruncated = true
+					break
+				}
+				doc.ObjectParts.Part = append(doc.ObjectParts.Part, part{i + 1, size})
+				doc.ObjectParts.NextPartNumberMarker = i + 1
 			}
 		case "StorageClass":
 			doc.StorageClass = "STANDARD"
@@ -465,6 +510,9 @@ func parseKeysQuery(q url.Values) (k keysQuery, wrong string) {
 		}
 	} else {
 		k.after = q.Get("marker")
+		if q.Has("versions") {
+			k.after = q.Get("key-marker")
+		}
 		if k.delimiter != "" && strings.HasPrefix(k.after, k.prefix) && strings.HasSuffix(k.after, k.delimiter) && len(k.after) > len(k.prefix) {
 			// If the marker is a common prefix, the listing skips everything below it.
 			k.from, k.after = successor(k.after), ""
@@ -587,6 +635,10 @@ func (s *S3) keys(w http.ResponseWriter, r *http.Request, h *handler, bucket str
 	all, next, err := h.findKeys(r.Context(), k)
 	if err != nil {
 		h.s3Fail(w, r, err)
+		return
+	}
+	if q.Has("versions") {
+		s.versions(w, r, h, bucket, q, k, all, next != "")
 		return
 	}
 	text := func(s string) string {

@@ -1,10 +1,12 @@
 package serve
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,11 +34,12 @@ func (s *S3) asked(r *http.Request, q url.Values, a *Archive, e holdall.Entry) (
 		}
 	}
 	if q.Has("partNumber") {
-		if code, text = part(q.Get("partNumber"), r.Header.Get("Range"), s3Tag(a, e)); code != "" {
+		off, size, code, text := part(q.Get("partNumber"), r.Header.Get("Range"), s3Tag(a, e), e)
+		if code != "" {
 			return r, e, code, text
 		}
-		if e.Size > 0 {
-			change("Range", "bytes=0-")
+		if size > 0 {
+			change("Range", fmt.Sprintf("bytes=%d-%d", off, off+size-1))
 		}
 	}
 	if asked := r.Header.Get("Range"); asked != "" {
@@ -67,20 +70,84 @@ func (s *S3) asked(r *http.Request, q url.Values, a *Archive, e holdall.Entry) (
 	return r, e, "", ""
 }
 
-// part returns an error if a part of an object is not all of it.
-func part(number, asked, tag string) (code, text string) {
+// part returns where a part of an object is.
+func part(number, asked, tag string, e holdall.Entry) (off, size int64, code, text string) {
 	n, err := strconv.Atoi(number)
-	switch _, parts, several := strings.Cut(strings.Trim(tag, `"`), "-"); {
+	count, several := partsOf(tag)
+	switch {
 	case err != nil || n < 1 || n > 10_000:
-		return "InvalidArgument", "Part number must be an integer between 1 and 10000, inclusive"
+		return 0, 0, "InvalidArgument", "Part number must be an integer between 1 and 10000, inclusive"
 	case asked != "":
-		return "InvalidRequest", "Cannot specify both Range header and partNumber query parameter"
-	case several && parts != "1":
-		return "NotImplemented", "The sizes of the parts are not known."
+		return 0, 0, "InvalidRequest", "Cannot specify both Range header and partNumber query parameter"
+	case several && count > 1:
+		sizes := partSizes(e)
+		switch {
+		case sizes == nil:
+			return 0, 0, "NotImplemented", "The sizes of the parts are not known."
+		case n > count:
+			return 0, 0, "InvalidPartNumber", ""
+		}
+		for _, size := range sizes[:n-1] {
+			off += size
+		}
+		return off, sizes[n-1], "", ""
 	case n > 1:
-		return "InvalidPartNumber", ""
+		return 0, 0, "InvalidPartNumber", ""
 	}
-	return "", ""
+	return 0, e.Size, "", ""
+}
+
+// partsOf returns how many parts an object was uploaded in, as its ETag says.
+func partsOf(tag string) (n int, several bool) {
+	_, count, ok := strings.Cut(strings.Trim(tag, `"`), "-")
+	n, err := strconv.Atoi(count)
+	return n, ok && err == nil && n > 0 && n <= maxParts
+}
+
+// sizesHeader is the name of the stored header with the sizes of the parts
+// that an object was uploaded in, such as "3*5242880,77".
+const sizesHeader = "x-amz-mp-part-sizes"
+
+func sizesText(parts []Part) string {
+	var b strings.Builder
+	for i := 0; i < len(parts); {
+		from := i
+		for i < len(parts) && parts[i].Size == parts[from].Size {
+			i++
+		}
+		if from > 0 {
+			b.WriteByte(',')
+		}
+		if i-from > 1 {
+			fmt.Fprintf(&b, "%d*", i-from)
+		}
+		b.WriteString(strconv.FormatInt(parts[from].Size, 10))
+	}
+	return b.String()
+}
+
+// partSizes returns the sizes of an object's parts, or nil if they are not
+// known.
+func partSizes(e holdall.Entry) (all []int64) {
+	count, _ := partsOf(keptTag(e))
+	left := e.Size
+	for text := range strings.SplitSeq(e.Attr[sizesHeader], ",") {
+		times, size := 1, text
+		if n, of, ok := strings.Cut(text, "*"); ok {
+			times, _ = strconv.Atoi(n)
+			size = of
+		}
+		n, err := strconv.ParseInt(size, 10, 64)
+		if err != nil || n < 0 || times < 1 || times > count-len(all) || n > left/int64(times) {
+			return nil
+		}
+		all = append(all, slices.Repeat([]int64{n}, times)...)
+		left -= n * int64(times)
+	}
+	if len(all) != count || left != 0 {
+		return nil
+	}
+	return all
 }
 
 var oneRange = regexp.MustCompile(`^bytes=(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))$`)

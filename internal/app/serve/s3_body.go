@@ -182,7 +182,7 @@ func (c *call) body() (*payload, error) {
 	} else if hasBody(c.r) && !c.sig.presigned && head.Get("X-Amz-Content-Sha256") == "" {
 		return nil, fault("InvalidRequest", "Missing required header for this request: x-amz-content-sha256")
 	}
-	isChunked := strings.HasPrefix(sent, "STREAMING-") || slices.Contains(codings(head), "aws-chunked")
+	isChunked := strings.HasPrefix(sent, "STREAMING-") || head.Get("X-Amz-Decoded-Content-Length") != "" && slices.Contains(codings(head), "aws-chunked")
 	if isChunked {
 		n, err := strconv.ParseInt(head.Get("X-Amz-Decoded-Content-Length"), 10, 64)
 		if err != nil || n < 0 {

@@ -150,7 +150,7 @@ func (c *call) copy() error {
 	headers := map[string]string{}
 	take := func(from map[string]string, tags bool) {
 		for name, value := range from {
-			if storekit.IsHeader(name) && !strings.HasPrefix(name, checksumHeader) && (name == storekit.TagsHeader) == tags {
+			if storekit.IsHeader(name) && !strings.HasPrefix(name, checksumHeader) && name != sizesHeader && (name == storekit.TagsHeader) == tags {
 				headers[name] = value
 			}
 		}

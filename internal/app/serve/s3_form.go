@@ -276,7 +276,7 @@ func checkPolicy(text string, fields map[string]string, now time.Time) (least, m
 		}
 	}
 	for name := range fields {
-		if !covered[name] && !strings.HasPrefix(name, "x-ignore-") {
+		if !covered[name] && !strings.HasPrefix(name, "x-ignore-") && !strings.HasPrefix(name, checksumHeader) {
 			return denied("Extra input fields: %s", name)
 		}
 	}

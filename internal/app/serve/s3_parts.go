@@ -216,6 +216,9 @@ func (c *call) finish() error {
 	made := maps.Clone(headers)
 	delete(made, uploadAlgorithm)
 	delete(made, uploadType)
+	if text := sizesText(parts); len(text) < 8<<10 {
+		made[sizesHeader] = text
+	}
 	if a := algorithmOf(headers[uploadAlgorithm]); a != nil {
 		value, err := a.join(parts, headers[uploadType] == "FULL_OBJECT")
 		if err != nil {

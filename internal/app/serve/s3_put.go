@@ -62,7 +62,7 @@ func storedHeaders(head http.Header) (map[string]string, error) {
 			} else if value == "" {
 				continue
 			}
-		case !storekit.IsHeader(name) || strings.HasPrefix(name, checksumHeader):
+		case !storekit.IsHeader(name) || strings.HasPrefix(name, checksumHeader), name == sizesHeader:
 			continue
 		case strings.HasPrefix(name, storekit.MetaHeader):
 			meta += len(name) - len(storekit.MetaHeader) + len(value)

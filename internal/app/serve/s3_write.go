@@ -67,6 +67,9 @@ func (c *call) write(do func(*call) error) {
 	}
 }
 
+// parameters are those of requests that write, without those of signatures.
+var parameters = []string{"delete", "partNumber", "tagging", "uploadId", "uploads", "versionId", "x-id"}
+
 // maxKey is the most bytes that a new key may have.
 const maxKey = 1024
 
@@ -79,6 +82,11 @@ func (c *call) begin() (err error) {
 		return fault("InvalidURI", "")
 	case c.q.Has("versionId") && v != "null":
 		return fault("InvalidArgument", "Invalid version id specified")
+	}
+	for name := range c.q { // a part of a bucket that is unknown here must not be taken for the bucket
+		if c.r.Method != http.MethodGet && !strings.HasPrefix(name, "X-Amz-") && !slices.Contains(parameters, name) {
+			return fault("NotImplemented", "")
+		}
 	}
 	if err := unknownHeaders(c.r.Header); err != nil {
 		return err
@@ -105,6 +113,8 @@ func unknownHeaders(head http.Header) error {
 			return fault("AccessControlListNotSupported", "")
 		case name == "storage-class" && value != "STANDARD":
 			return fault("InvalidStorageClass", "")
+		case strings.HasSuffix(name, "expected-bucket-owner") && value != holdallOwner.ID:
+			return fault("AccessDenied", "")
 		case strings.Contains(name, "server-side-encryption") || strings.Contains(name, "object-lock") || strings.HasPrefix(name, "if-match-"),
 			name == "website-redirect-location", name == "write-offset-bytes":
 			return fault("NotImplemented", "A header you provided implies functionality that is not implemented.")
@@ -189,12 +199,12 @@ func (l *few[T]) UnmarshalXML(d *xml.Decoder, start xml.StartElement) error {
 	return nil
 }
 
-var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+var bucketName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
 
 // isBucketName reports whether Amazon would take the name.
 func isBucketName(name string) bool {
 	begins, ends := func(s string) bool { return strings.HasPrefix(name, s) }, func(s string) bool { return strings.HasSuffix(name, s) }
-	return bucketName.MatchString(name) && !strings.Contains(name, "..") && net.ParseIP(name) == nil &&
+	return len(name) >= 3 && len(name) <= 63 && bucketName.MatchString(name) && net.ParseIP(name) == nil &&
 		!slices.ContainsFunc([]string{"xn--", "sthree-", "amzn-s3-demo-"}, begins) && !slices.ContainsFunc([]string{"-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"}, ends)
 }
 
@@ -212,7 +222,16 @@ func (c *call) makeBucket() error {
 	if l := asked.LocationConstraint; l != "" && l != c.s.o.Region {
 		return fault("InvalidLocationConstraint", "")
 	}
-	if err := c.s.o.Keeper.Make(c.r.Context(), c.bucket); err != nil {
+	err := c.s.o.Keeper.Make(c.r.Context(), c.bucket)
+	if errors.Is(err, ErrBucketExists) {
+		switch _, own := c.s.o.Keeper.Bucket(c.r.Context(), c.bucket); {
+		case own != nil:
+			return fault("BucketAlreadyExists", "")
+		case c.s.o.Region == "us-east-1": // as Amazon does
+			err = nil
+		}
+	}
+	if err != nil {
 		return err
 	}
 	c.s.site.set.Again()

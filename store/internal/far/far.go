@@ -329,7 +329,7 @@ func Headers(h http.Header, meta string) map[string]string {
 		} else if strings.HasPrefix(name, storekit.MetaHeader) {
 			continue
 		}
-		if storekit.IsHeader(name) && !strings.HasPrefix(name, "x-amz-checksum-") { // those are Sums
+		if storekit.IsHeader(name) && !strings.HasPrefix(name, "x-amz-checksum-") && !strings.HasPrefix(name, "x-amz-mp-") { // those are the service's own
 			all[name] = strings.Join(values, ",")
 		}
 	}
