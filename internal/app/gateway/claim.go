@@ -10,8 +10,10 @@ import (
 	"slices"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/gateway/journal"
+	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 )
 
@@ -45,20 +47,27 @@ type owner struct {
 const ownerName = "owner"
 
 // owner returns the owner of the log, which is new if the log is. It is written before the catalogue has the claim.
-func (b *bucket) owner(ctx context.Context) (is owner, text []byte, err error) {
-	st := local.New(b.g.folder(b.name))
+func (b *bucket) owner(ctx context.Context) (is owner, text string, err error) {
+	dir := b.g.folder(b.name)
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return is, "", err
+	}
+	st := local.New(dir)
 	err = getJSON(ctx, st, ownerName, &is)
 	if errors.Is(err, fs.ErrNotExist) {
-		is = owner{b.book.ID(), b.g.o.text()}
-		err = putJSON(ctx, st, ownerName, is)
+		err = putJSON(ctx, st, ownerName, owner{b.book.ID(), b.g.o.text()}, store.Wishes{Once: true})
+		if err == nil || errors.Is(err, fs.ErrExist) { // another process may have been first
+			err = getJSON(ctx, st, ownerName, &is)
+		}
 	}
 	if err == nil && is.Catalog != b.book.ID() {
 		err = fmt.Errorf("%s: this log is of another catalogue than %s", format.Escape(b.g.folder(b.name)), format.Escape(b.book.Name()))
 	}
-	if err == nil {
-		text, err = json.Marshal(is)
+	if err != nil {
+		return is, "", err
 	}
-	return is, text, err
+	line, err := json.Marshal(is)
+	return is, string(line), err
 }
 
 // recover opens the log, claims the catalogue, and makes layers of what the log has.
@@ -71,30 +80,30 @@ func (b *bucket) recover(ctx context.Context) error {
 		}
 		b.temporary = dir
 	}
-	o := journal.Options{}
-	if b.g.o.InBucket {
-		o.NoSync, o.Room = true, 1
-	}
-	log, all, err := journal.Open(ctx, dir, o)
-	if err != nil {
-		return err
-	}
-	b.log = log
-	claim := book.NewClaim(sharedClaim, "", "")
+	claim, o := book.NewClaim(sharedClaim, "", ""), journal.Options{NoSync: true, Room: 1}
 	if !b.g.o.InBucket {
 		is, text, err := b.owner(ctx)
 		if err != nil {
 			return err
 		}
-		for _, seg := range all {
-			if seg.Log().Text != string(text) {
-				return fmt.Errorf("%s: this segment is of another log", format.Escape(seg.Path()))
-			}
+		s, err := b.book.State(ctx)
+		if err != nil {
+			return err
 		}
-		log.SetText(string(text))
 		claim = book.NewClaim(is.Claim, b.g.o.Address, dir)
+		o = journal.Options{Text: text, Used: func(log caf.Log) bool { return b.done(s, log) }}
 	}
 	b.claim = claim.ID
+	log, all, err := journal.Open(ctx, dir, o)
+	if err != nil {
+		return err
+	}
+	b.log = log
+	for _, seg := range all {
+		if seg.Log().Text != o.Text {
+			return fmt.Errorf("%s: this segment is of another log", format.Escape(seg.Path()))
+		}
+	}
 	_, err = b.book.Commit(ctx, func(s *book.State) (*book.Commit, error) {
 		switch k := s.Claim; {
 		case k == nil || k.ID != b.claim && b.g.o.TakeOver:
@@ -102,6 +111,8 @@ func (b *bucket) recover(ctx context.Context) error {
 			return nil, b.owns(s)
 		case k.Address == claim.Address:
 			return nil, nil
+		default:
+			claim.Segment = k.Segment
 		}
 		return &book.Commit{Claim: claim}, nil
 	})
@@ -124,6 +135,11 @@ func (b *bucket) recover(ctx context.Context) error {
 	}
 	b.over.Store(newLayers(live, nil))
 	return nil
+}
+
+// done reports whether a commit has a segment of the log. They become commits in their order.
+func (b *bucket) done(s *book.State, log caf.Log) bool {
+	return s.Claim != nil && s.Claim.ID == b.claim && log.Number <= s.Claim.Segment
 }
 
 // owns returns an error unless a state says that this gateway owns the catalogue.

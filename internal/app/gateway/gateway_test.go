@@ -282,8 +282,10 @@ func TestBucketsAreMadeAndRemoved(t *testing.T) {
 
 // files are the names below a folder.
 func files(t *testing.T, dir string) (all []string) {
-	if err := filepath.WalkDir(dir, func(name string, _ fs.DirEntry, err error) error {
-		all = append(all, name)
+	if err := filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			all = append(all, name)
+		}
 		return err
 	}); err != nil {
 		t.Fatal(err)

@@ -47,13 +47,18 @@ func (b *bucket) uploads(id ...string) string {
 	return b.g.at + b.name + ".uploads/" + strings.Join(append(id, ""), "/")
 }
 
-func putJSON(ctx context.Context, st store.Store, name string, v any) error {
+func putJSON(ctx context.Context, st store.Store, name string, v any, wish store.Wishes) error {
 	text, err := json.Marshal(v)
-	if err == nil {
-		_, err = storekit.Write(ctx, st, name, func(w store.Writer) error {
-			_, err := w.Write(text)
-			return err
-		})
+	if err != nil {
+		return err
+	}
+	w, err := storekit.CreateAs(ctx, st, name, wish)
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	if _, err = w.Write(text); err == nil {
+		_, err = w.Commit(ctx)
 	}
 	return err
 }
@@ -93,7 +98,7 @@ func (b *bucket) begun(ctx context.Context, key, id string) (is begun, err error
 // Begin implements [serve.Bucket].
 func (b *bucket) Begin(ctx context.Context, key string, headers map[string]string) (string, error) {
 	id := b.g.o.text()
-	return id, putJSON(ctx, b.book.Store(), b.uploads(id)+begunName, begun{[]byte(key), headers, b.g.now()})
+	return id, putJSON(ctx, b.book.Store(), b.uploads(id)+begunName, begun{[]byte(key), headers, b.g.now()}, store.Wishes{})
 }
 
 // Part implements [serve.Bucket].
@@ -117,7 +122,7 @@ func (b *bucket) Part(ctx context.Context, key, id string, number int, u *serve.
 	if err := getJSON(ctx, b.book.Store(), record, &was); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return done, err
 	}
-	if err := putJSON(ctx, b.book.Store(), record, p); err != nil {
+	if err := putJSON(ctx, b.book.Store(), record, p, store.Wishes{}); err != nil {
 		return done, err
 	}
 	if was.Object != "" {

@@ -166,8 +166,7 @@ func (b *bucket) bury() {
 
 // sealOne makes an archive of a segment, and records everything that it says in one commit, if the state allows that.
 func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) error) error {
-	id := fmt.Sprintf("%x", l.seg.Log().ID)
-	job := "log " + id
+	log := l.seg.Log()
 	s, err := b.book.Full(ctx)
 	if err != nil {
 		return err
@@ -175,10 +174,15 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 	if err := b.owns(s); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(s.Jobs, func(d book.Done) bool { return d.Job == job }) { // then the program was killed
+	if b.done(s, log) { // then the program was killed
 		return l.seg.Remove()
 	}
-	step := book.Step{Job: job, Rows: l.deletions, If: func(s *book.State) error {
+	var claim *book.Claim
+	if !b.g.o.InBucket {
+		now := *s.Claim
+		now.Segment, claim = log.Number, &now
+	}
+	step := book.Step{Claim: claim, Rows: l.deletions, If: func(s *book.State) error {
 		err := b.owns(s)
 		if err == nil && may != nil {
 			err = may(s)
@@ -187,7 +191,7 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 	}}
 	own, names := l.uses()
 	if own {
-		name := b.beside(fmt.Sprintf("log-%08d-%.8s.caf", l.seg.Log().Number, id))
+		name := b.beside(fmt.Sprintf("log-%08d-%.4x.caf", log.Number, log.ID))
 		if err := b.place(ctx, l.seg, name); err != nil {
 			return err
 		}
@@ -201,7 +205,7 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 		defer x.In.Close()
 		step.Add = append(step.Add, catalog.Addition{Archive: x.Archive, Rows: x.Rows(ctx, nil)})
 	}
-	if _, err := b.book.Do(ctx, step); err != nil && !errors.Is(err, book.ErrDone) {
+	if _, err := b.book.Do(ctx, step); err != nil {
 		return err
 	}
 	return l.seg.Remove()

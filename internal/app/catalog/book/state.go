@@ -138,7 +138,7 @@ type Claim struct {
 	ID      string `json:"id,omitempty"`      // random
 	Address string `json:"address,omitempty"` // where others reach it
 	Log     text   `json:"log,omitempty"`     // where its log is, for people
-	Commit  int64  `json:"commit,omitempty"`  // that has recorded it
+	Segment int64  `json:"segment,omitempty"` // number of the last segment of the log that commits have
 }
 
 // NewClaim returns a claim to be recorded.
@@ -495,10 +495,10 @@ func (s *State) records(c *Commit, elsewhere bool) {
 			s.Plans = append(s.Plans, p)
 		}
 	}
-	if k := c.Claim; k != nil && k.ID != "" {
-		s.Claim = &Claim{k.ID, k.Address, k.Log, c.Number}
-	} else if k != nil {
-		s.Claim = nil
+	if c.Claim != nil {
+		if s.Claim = c.Claim; s.Claim.ID == "" {
+			s.Claim = nil
+		}
 	}
 	if l := c.Listed; l != nil {
 		s.Listings = append(slices.DeleteFunc(s.Listings, l.includes), *l)

@@ -37,6 +37,7 @@ type Step struct {
 	Begins  bool
 	Listed  *Listing
 	Removed []ID
+	Claim   *Claim
 }
 
 // Errors of [Book.Do].
@@ -77,7 +78,7 @@ func (b *Book) do(ctx context.Context, x Step, try bool) (done Result, err error
 	if err := all.collect(ctx, b); err != nil {
 		return done, err
 	}
-	c := Commit{Base: base, since: x.Since, Job: x.Job, Plans: x.Plans, Begins: x.Begins, Listed: x.Listed, Removed: x.Removed, Deletes: all.deletes}
+	c := Commit{Base: base, since: x.Since, Job: x.Job, Plans: x.Plans, Begins: x.Begins, Listed: x.Listed, Removed: x.Removed, Claim: x.Claim, Deletes: all.deletes}
 	if all.n > 0 && !try {
 		ref, more, err := b.writeRun(ctx, base, all.n, func(id rows.ArchiveID) (rows.Archive, bool) {
 			return all.added[id.Ordinal].shown(), true

@@ -51,6 +51,9 @@ type Options struct {
 	// Room is how many bytes are reserved on the disk at a time, so that Append need not wait for that;
 	// 0 means 64 MiB.
 	Room int64
+	// Used reports whether a segment is the archive of a commit already, and must not be written to: a new
+	// time would make it another one.
+	Used func(caf.Log) bool
 	// NoSync makes nothing durable: the log is in a folder that nobody needs later.
 	NoSync bool
 }
@@ -227,13 +230,6 @@ func (j *Journal) Append(batch []*Record) error {
 		r.Segment = s
 	}
 	return nil
-}
-
-// SetText sets what the headers of new segments say.
-func (j *Journal) SetText(text string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.o.Text = text
 }
 
 // begin creates the next segment.

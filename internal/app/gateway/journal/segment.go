@@ -207,7 +207,7 @@ func (j *Journal) recover(ctx context.Context, number int64, last bool) (mend fu
 		// If sealing was begun, all batches are complete.
 		if whole, part, err := s.indexed(ctx, size); err != nil || part {
 			return func() error {
-				if !whole {
+				if !whole || j.o.Used != nil && j.o.Used(s.log) {
 					return nil
 				}
 				_, err := s.Seal(ctx) // it may be in memory alone
