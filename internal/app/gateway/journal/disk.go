@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -38,9 +39,11 @@ type file interface {
 type folder string
 
 func openFolder(dir string) (folder, error) {
-	err := os.MkdirAll(dir, 0o777)
+	err := os.Mkdir(dir, 0o777)
 	if err == nil {
 		err = folder(filepath.Dir(dir)).Sync()
+	} else if errors.Is(err, fs.ErrExist) {
+		err = nil
 	}
 	return folder(dir), err
 }

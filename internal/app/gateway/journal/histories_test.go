@@ -109,8 +109,8 @@ func (h *history) harm() {
 // start opens the log, however often that is interrupted, and compares what it has.
 func (h *history) start() error {
 	for try := range 9 {
-		if try < 3 && h.rng.IntN(3) == 0 {
-			h.d.calls = 1 + h.rng.IntN(12)
+		if try < 4 && h.rng.IntN(2) == 0 {
+			h.d.calls = 3 + h.rng.IntN(9)
 		} else if try < 3 && h.rng.IntN(6) == 0 {
 			h.d.badSync = 1
 		}

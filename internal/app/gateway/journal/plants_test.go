@@ -22,6 +22,7 @@ var planted = []testkit.Plant{
 	{"a torn end of any segment is cut", "segment.go", "	case !last || !growing:", "	case false:"},
 	{"a torn end of a log that was closed is cut", "segment.go", "	case !last || !growing:", "	case !last:"},
 	{"the last batch is not written again", "segment.go", "if last != nil {", "if false {"},
+	{"the last batch is written again, but not synced before the size changes", "segment.go", "		if err := s.f.Datasync(); err != nil {\n			return err", "		if err := error(nil); err != nil {\n			return err"},
 	{"a segment with reserved room counts as complete", "segment.go", "case rest && size == done ||", "case rest && size >= done ||"},
 	{"the sequence goes back when all segments are removed", "segment.go", "case len(j.segments) == 1:", "case false:"},
 	{"the sequence number of a header does not count", "../../../../format/caf/log.go", "if r.Next = r.Seq; r.Number < 0", "if r.Next = 0; r.Number < 0"},

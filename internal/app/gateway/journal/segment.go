@@ -241,7 +241,7 @@ func (j *Journal) recover(ctx context.Context, number int64, last bool) (mend fu
 }
 
 // settle makes what was read the state of the disk. The last batch may be in memory alone, even if its
-// sync has failed, so it is written again. It is synced before the file says that it is complete.
+// sync has failed, so it is written again, and synced before the size says that nothing is being written.
 func (s *Segment) settle(last *caf.LogBatch) error {
 	if last != nil {
 		buf := make([]byte, min(writes, last.End-last.Off))
@@ -253,6 +253,9 @@ func (s *Segment) settle(last *caf.LogBatch) error {
 			if _, err := s.f.WriteAt(buf, at); err != nil {
 				return err
 			}
+		}
+		if err := s.f.Datasync(); err != nil {
+			return err
 		}
 	}
 	return s.cut()

@@ -77,9 +77,10 @@ func bad(n *int) bool {
 	return false
 }
 
-// some keeps any of the changes: all, a first part, or any sectors of any of them. A sector may be torn.
+// some keeps any of the changes: all, a first part, sizes alone, or any sectors of any of them. A sector may be
+// torn.
 func (d *simDisk) some(b []byte, all []change) []byte {
-	how, keep := d.rng.IntN(4), d.rng.IntN(3)
+	how, keep := d.rng.IntN(5), d.rng.IntN(3)
 	for i, c := range all {
 		switch {
 		case how == 0:
@@ -88,7 +89,7 @@ func (d *simDisk) some(b []byte, all []change) []byte {
 			b = c.on(b)
 		case how == 2 && d.rng.IntN(2) == 0:
 			b = c.on(b)
-		case how == 3 && c.bytes == nil && d.rng.IntN(2) == 0:
+		case how == 3 && c.bytes == nil && d.rng.IntN(2) == 0, how == 4 && c.bytes == nil:
 			b = c.on(b)
 		case how == 3 || how == 1 && i == len(all)*keep/2:
 			for at := int64(0); at < int64(len(c.bytes)); {
