@@ -342,11 +342,17 @@ func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key stri
 		s3Error(w, r, code, text)
 		return
 	}
-	if strings.EqualFold(r.Header.Get(checksumHeader+"mode"), "ENABLED") && r.Header.Get("Range") == "" {
-		setChecksums(w.Header(), e.Attr)
+	sums, kind := e.Attr, sumsOf(e.Attr).ChecksumType
+	if count, several := partsOf(keptTag(e)); several && q.Has("partNumber") {
+		w.Header().Set("X-Amz-Mp-Parts-Count", strconv.Itoa(count))
+		n, _ := strconv.Atoi(q.Get("partNumber"))
+		sums = partSums(e, n)
+	} else if r.Header.Get("Range") != "" {
+		sums = nil
 	}
-	if n, several := partsOf(keptTag(e)); several && q.Has("partNumber") {
-		w.Header().Set("X-Amz-Mp-Parts-Count", strconv.Itoa(n))
+	if strings.EqualFold(r.Header.Get(checksumHeader+"mode"), "ENABLED") && kind != "" && sums != nil {
+		setChecksums(w.Header(), sums)
+		w.Header().Set(uploadType, kind)
 	}
 	h.bucket = true
 	x := &s3Writer{ResponseWriter: w, r: r}
@@ -358,6 +364,7 @@ func (s *S3) attributes(w http.ResponseWriter, r *http.Request, h *handler, e ho
 	type part struct {
 		PartNumber int
 		Size       int64
+		sumsDoc
 	}
 	type parts struct {
 		PartsCount, PartNumberMarker, NextPartNumberMarker, MaxParts int
@@ -401,7 +408,9 @@ func (s *S3) attributes(w http.ResponseWriter, r *http.Request, h *handler, e ho
 					doc.ObjectParts.IsTruncated = true
 					break
 				}
-				doc.ObjectParts.Part = append(doc.ObjectParts.Part, part{i + 1, size})
+				x := part{i + 1, size, sumsOf(partSums(e, i+1))}
+				x.ChecksumType = ""
+				doc.ObjectParts.Part = append(doc.ObjectParts.Part, x)
 				doc.ObjectParts.NextPartNumberMarker = i + 1
 			}
 		case "StorageClass":

@@ -38,7 +38,7 @@ func (c *call) put() error {
 // isStored reports whether a header is the client's, and not one that follows
 // from the content.
 func isStored(name string) bool {
-	return storekit.IsHeader(name) && !strings.HasPrefix(name, checksumHeader) && name != sizesHeader
+	return storekit.IsHeader(name) && !strings.HasPrefix(name, checksumHeader) && name != sizesHeader && name != partSumsHeader
 }
 
 // storedHeaders returns the headers of a request that are stored with an
