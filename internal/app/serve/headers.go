@@ -26,7 +26,7 @@ func (h *handler) setKept(head http.Header, e holdall.Entry) {
 		return
 	}
 	for name, value := range e.Attr {
-		if !storekit.IsHeader(name) || strings.HasPrefix(name, checksumHeader) || name == sizesHeader || strings.ContainsFunc(value, isControl) {
+		if !isStored(name) || strings.ContainsFunc(value, isControl) {
 			continue
 		}
 		if !h.bucket {

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"slices"
@@ -31,7 +32,7 @@ type Bucket interface {
 	// Change replaces the headers of an object, such as its tags. Its content, ETag
 	// and time stay. An error of change is returned as it is. There may be
 	// several calls of change, for the newest headers.
-	Change(ctx context.Context, key string, change func(headers map[string]string) (map[string]string, error)) error // fs.ErrNotExist
+	Change(ctx context.Context, key string, change func(headers map[string]string) (map[string]string, error)) error // ErrNoObject
 
 	// Begin begins an upload in parts, of an object with these headers.
 	Begin(ctx context.Context, key string, headers map[string]string) (id string, err error)
@@ -63,11 +64,11 @@ type Condition struct{ Match, NoneMatch string }
 
 // Check compares a condition with the object that it is for: with its ETag,
 // with the quotes, or "" if there is none. The error is ErrCondition, or
-// fs.ErrNotExist if there is no object that Match could match.
+// ErrNoObject if Match has nothing to match.
 func (c Condition) Check(etag string) error {
 	switch {
 	case c.Match != "" && etag == "":
-		return fs.ErrNotExist
+		return ErrNoObject
 	case c.Match != "" && !matches(c.Match, etag), c.NoneMatch != "" && etag != "" && matches(c.NoneMatch, etag):
 		return ErrCondition
 	}
@@ -102,7 +103,10 @@ type Begun struct {
 	Time    time.Time
 }
 
-// Errors of a Keeper, besides ErrNoArchive and fs.ErrNotExist.
+// ErrNoObject reports that there is no object with the key.
+var ErrNoObject = fmt.Errorf("no such object: %w", fs.ErrNotExist)
+
+// Errors of a Keeper, besides ErrNoArchive and ErrNoObject.
 var (
 	ErrBucketExists   = errors.New("the bucket exists")
 	ErrBucketNotEmpty = errors.New("the bucket is not empty")

@@ -170,7 +170,7 @@ func (b *memBucket) Change(_ context.Context, key string, change func(map[string
 	defer b.mu.Unlock()
 	o, ok := b.objects[key]
 	if !ok {
-		return fs.ErrNotExist
+		return serve.ErrNoObject
 	}
 	headers, err := change(maps.Clone(o.headers))
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -199,14 +200,16 @@ func (s *S3) route(w http.ResponseWriter, r *http.Request, sig signature) {
 		return
 	}
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	name := verb(r.Method, key, q)
-	if s.o.Key.ID != "" && sig.id == "" && name != formVerb {
-		s3Error(w, r, "AccessDenied", "")
-		return
-	}
-	if do := verbs[name]; do != nil && s.o.Keeper != nil && bucket != "" {
-		(&call{s: s, w: w, r: r, q: q, sig: sig, bucket: bucket, key: key}).write(do)
-		return
+	if s.o.Keeper != nil && bucket != "" {
+		name := verb(r.Method, key, q)
+		if s.o.Key.ID != "" && sig.id == "" && name != formVerb {
+			s3Error(w, r, "AccessDenied", "")
+			return
+		}
+		if do := verbs[name]; do != nil {
+			(&call{s: s, w: w, r: r, q: q, sig: sig, bucket: bucket, key: key}).write(do)
+			return
+		}
 	}
 	if slices.ContainsFunc(subresources, func(sub string) bool { return q.Has(sub) && (key == "" || sub != "tagging" && sub != "attributes") }) {
 		s3Error(w, r, "NotImplemented", "")
@@ -336,11 +339,17 @@ func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key stri
 		s3Error(w, r, code, text)
 		return
 	}
-	if strings.EqualFold(r.Header.Get(checksumHeader+"mode"), "ENABLED") && r.Header.Get("Range") == "" {
-		setChecksums(w.Header(), e.Attr)
+	sums, kind := e.Attr, sumsOf(e.Attr).ChecksumType
+	if count, several := partsOf(keptTag(e)); several && q.Has("partNumber") {
+		w.Header().Set("X-Amz-Mp-Parts-Count", strconv.Itoa(count))
+		n, _ := strconv.Atoi(q.Get("partNumber"))
+		sums = partSums(e, n)
+	} else if r.Header.Get("Range") != "" {
+		sums = nil
 	}
-	if n, several := partsOf(keptTag(e)); several && q.Has("partNumber") {
-		w.Header().Set("X-Amz-Mp-Parts-Count", strconv.Itoa(n))
+	if strings.EqualFold(r.Header.Get(checksumHeader+"mode"), "ENABLED") && kind != "" && sums != nil {
+		setChecksums(w.Header(), sums)
+		w.Header().Set(uploadType, kind)
 	}
 	h.bucket = true
 	x := &s3Writer{ResponseWriter: w, r: r}
@@ -352,6 +361,7 @@ func (s *S3) attributes(w http.ResponseWriter, r *http.Request, h *handler, e ho
 	type part struct {
 		PartNumber int
 		Size       int64
+		sumsDoc
 	}
 	type parts struct {
 		PartsCount, PartNumberMarker, NextPartNumberMarker, MaxParts int
@@ -395,7 +405,9 @@ func (s *S3) attributes(w http.ResponseWriter, r *http.Request, h *handler, e ho
 					doc.ObjectParts.IsTruncated = true
 					break
 				}
-				doc.ObjectParts.Part = append(doc.ObjectParts.Part, part{i + 1, size})
+				x := part{i + 1, size, sumsOf(partSums(e, i+1))}
+				x.ChecksumType = ""
+				doc.ObjectParts.Part = append(doc.ObjectParts.Part, x)
 				doc.ObjectParts.NextPartNumberMarker = i + 1
 			}
 		case "StorageClass":
@@ -423,6 +435,8 @@ func (x *s3Writer) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 func (x *s3Writer) WriteHeader(status int) {
 	code := ""
 	switch {
+	case status == http.StatusNotModified: // clients would compare nothing with the checksum
+		maps.DeleteFunc(x.Header(), func(name string, _ []string) bool { return strings.HasPrefix(strings.ToLower(name), checksumHeader) })
 	case status == http.StatusRequestedRangeNotSatisfiable:
 		code = "InvalidRange"
 	case status == http.StatusPreconditionFailed:

@@ -108,6 +108,21 @@ func partsOf(tag string) (n int, several bool) {
 // that an object was uploaded in, such as "3*5242880,77".
 const sizesHeader = "x-amz-mp-part-sizes"
 
+// partSumsHeader is the same for their checksums, of the algorithm of the
+// object's.
+const partSumsHeader = "x-amz-mp-part-checksums"
+
+// partSums returns the checksum of a part, as that of an object.
+func partSums(e holdall.Entry, n int) map[string]string {
+	all := strings.Split(e.Attr[partSumsHeader], ",")
+	for _, a := range algorithms {
+		if e.Attr[checksumHeader+a.name] != "" && n <= len(all) {
+			return map[string]string{checksumHeader + a.name: all[n-1]}
+		}
+	}
+	return nil
+}
+
 func sizesText(parts []Part) string {
 	var b strings.Builder
 	for i := 0; i < len(parts); {

@@ -228,9 +228,9 @@ func (c *call) body() (*payload, error) {
 // checksumIn returns the algorithm of the checksum that comes with a request,
 // or nil, and its value unless it comes in the trailer.
 func checksumIn(head http.Header) (by *algorithm, want []byte, err error) {
-	trailer := strings.ToLower(head.Get("X-Amz-Trailer"))
+	trailer := trailers(head)
 	for _, a := range algorithms {
-		value, inTrailer := head.Get(checksumHeader+a.name), trailer == checksumHeader+a.name
+		value, inTrailer := head.Get(checksumHeader+a.name), slices.Contains(trailer, checksumHeader+a.name)
 		if value == "" && !inTrailer {
 			continue
 		}
@@ -254,10 +254,18 @@ func checksumIn(head http.Header) (by *algorithm, want []byte, err error) {
 }
 
 // codings returns the Content-Encoding of a request.
-func codings(head http.Header) (all []string) {
-	for coding := range strings.SplitSeq(strings.Join(head["Content-Encoding"], ","), ",") {
-		if coding = strings.TrimSpace(coding); coding != "" {
-			all = append(all, coding)
+func codings(head http.Header) []string { return items(head["Content-Encoding"]) }
+
+// trailers returns the names of the headers that the trailer of a body has.
+func trailers(head http.Header) []string {
+	return items([]string{strings.ToLower(strings.Join(head["X-Amz-Trailer"], ","))})
+}
+
+// items returns the items of a header.
+func items(values []string) (all []string) {
+	for item := range strings.SplitSeq(strings.Join(values, ","), ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			all = append(all, item)
 		}
 	}
 	return all
@@ -326,18 +334,13 @@ var (
 // unchunk decodes the content, which is sent in one of the ways that begin
 // with STREAMING.
 func (p *payload) unchunk(c *call, sent string) error {
-	x := &chunked{r: bufio.NewReaderSize(p.from, 1<<10), trailer: map[string]string{}}
+	x := &chunked{r: bufio.NewReaderSize(p.from, 1<<10), named: trailers(c.r.Header), trailer: map[string]string{}}
 	switch sent {
 	case "STREAMING-AWS4-HMAC-SHA256-PAYLOAD", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER":
 		x.signed = true
 	case "STREAMING-UNSIGNED-PAYLOAD-TRAILER", noPayload, "":
 	default:
 		return fault("NotImplemented", "")
-	}
-	for name := range strings.SplitSeq(c.r.Header.Get("X-Amz-Trailer"), ",") {
-		if name = strings.ToLower(strings.TrimSpace(name)); name != "" {
-			x.named = append(x.named, name)
-		}
 	}
 	if x.signed && c.sig.id != "" {
 		x.by = &chunkSigns{key: c.s.o.Key.of(c.sig), at: c.sig.at.Format(signTime), scope: c.sig.scope(), last: hex.EncodeToString(c.sig.sum), sum: sha256.New()}

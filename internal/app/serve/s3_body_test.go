@@ -111,6 +111,8 @@ func TestChunks(t *testing.T) {
 	const good = "5\r\nhello\r\n0\r\nx-amz-checksum-crc32:NhCmhg==\r\n\r\n"
 	for _, c := range []struct{ body, size, trailer, code string }{
 		{good, "5", "x-amz-checksum-crc32", ""},
+		{strings.Replace(good, "\r\n\r\n", "\r\nx-amz-other:1\r\n\r\n", 1), "5", "x-amz-checksum-crc32, X-Amz-Other", ""},
+		{strings.Replace(strings.Replace(good, "Nh", "NH", 1), "\r\n\r\n", "\r\nx-amz-other:1\r\n\r\n", 1), "5", "x-amz-checksum-crc32, X-Amz-Other", "BadDigest"},
 		{"2\r\nhe\r\n0003\r\nllo\r\n0\r\nX-Amz-Checksum-CRC32: NhCmhg==\n\r\n\r\n", "5", "x-amz-checksum-crc32", ""},
 		{"5\r\nhello\r\n0\r\n\r\n", "5", "", ""}, {"0\r\n\r\n", "0", "", ""},
 		{good, "4", "x-amz-checksum-crc32", "IncompleteBody"}, {good, "6", "x-amz-checksum-crc32", "IncompleteBody"},

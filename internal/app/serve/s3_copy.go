@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -78,36 +79,46 @@ func (o *origin) meets(head http.Header) bool {
 	return !ok || is("None-Match") != "" || written.After(t)
 }
 
-// payload returns a part of the object. All of it is compared with its digest.
-func (o *origin) payload(c *call, off, n int64) (p *payload, end func(), err error) {
-	if off != 0 || n != o.e.Size {
-		f, err := o.h.a.OpenEntry(c.r.Context(), o.e)
-		if err == nil {
-			_, err = f.Seek(off, io.SeekStart)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		return newPayload(io.LimitReader(f, n), n), func() { f.Close() }, nil
-	}
+// payload returns a part of the object. If it is all, it is compared with its
+// digest. The object may be released after end.
+func (o *origin) payload(c *call, off, n int64) (p *payload, end func()) {
 	r, w := io.Pipe()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		w.CloseWithError(o.h.a.WriteContent(c.r.Context(), w, o.e))
+		err := o.write(c.r.Context(), w, off, n)
+		if err != nil && !errors.Is(err, io.ErrClosedPipe) && c.r.Context().Err() == nil {
+			o.h.tell(c.r, err)
+			err = fault(codeOf(statusOf(err)), "") // its cause is nothing that the client sent
+		}
+		w.CloseWithError(err)
 	}()
-	return newPayload(r, n), func() { r.Close(); <-done }, nil
+	return newPayload(r, n), func() { r.Close(); <-done }
 }
 
-// directive reports whether what a header is about is replaced, not copied.
-func (c *call) directive(name string) (bool, error) {
-	switch c.r.Header.Get("X-Amz-" + name + "-Directive") {
-	case "", "COPY":
-		return false, nil
-	case "REPLACE":
-		return true, nil
+func (o *origin) write(ctx context.Context, w io.Writer, off, n int64) error {
+	if off == 0 && n == o.e.Size {
+		return o.h.a.WriteContent(ctx, w, o.e)
 	}
-	return false, fault("InvalidArgument", "Unknown "+strings.ToLower(name)+" directive.")
+	f, err := o.h.a.OpenEntry(ctx, o.e)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err = f.Seek(off, io.SeekStart); err == nil {
+		_, err = io.CopyN(w, f, n)
+	}
+	return err
+}
+
+// copied answers for a copy.
+func (c *call) copied(name string, p *payload, w Written, headers map[string]string) error {
+	writeXML(c.w, c.r, http.StatusOK, struct {
+		XMLName            xml.Name
+		LastModified, ETag string
+		sumsDoc
+	}{XMLName: xml.Name{Space: s3Space, Local: name}, LastModified: s3Time(w.Time), ETag: p.etag, sumsDoc: sumsOf(headers)})
+	return nil
 }
 
 // algorithmAsked returns the algorithm of X-Amz-Checksum-Algorithm, or nil.
@@ -126,13 +137,12 @@ func (c *call) copy() error {
 		return err
 	}
 	defer o.release()
-	replaced, err := c.directive("Metadata")
-	if err != nil {
-		return err
-	}
-	retagged, err := c.directive("Tagging")
-	if err != nil {
-		return err
+	replaced := map[string]bool{} // what is not copied
+	for _, what := range []string{"Metadata", "Tagging"} {
+		directive := c.r.Header.Get("X-Amz-" + what + "-Directive")
+		if replaced[what] = directive == "REPLACE"; directive != "" && directive != "COPY" && directive != "REPLACE" {
+			return fault("InvalidArgument", "Unknown "+strings.ToLower(what)+" directive.")
+		}
 	}
 	by, err := algorithmAsked(c.r.Header)
 	if err != nil {
@@ -142,26 +152,24 @@ func (c *call) copy() error {
 	switch {
 	case err != nil:
 		return err
-	case o.bucket == c.bucket && o.e.Name == c.key && !replaced:
+	case o.bucket == c.bucket && o.e.Name == c.key && !replaced["Metadata"]:
 		return fault("InvalidRequest", "This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes.")
 	case o.e.Size > maxPut:
 		return fault("InvalidRequest", fmt.Sprintf("The specified copy source is larger than the maximum allowable size for a copy source: %d", int64(maxPut)))
 	}
 	headers := map[string]string{}
-	take := func(from map[string]string, tags bool) {
+	for given, from := range map[bool]map[string]string{false: o.e.Attr, true: given} {
 		for name, value := range from {
-			if storekit.IsHeader(name) && !strings.HasPrefix(name, checksumHeader) && name != sizesHeader && (name == storekit.TagsHeader) == tags {
+			what := "Metadata"
+			if name == storekit.TagsHeader {
+				what = "Tagging"
+			}
+			if isStored(name) && replaced[what] == given {
 				headers[name] = value
 			}
 		}
 	}
-	of := map[bool]map[string]string{false: o.e.Attr, true: given}
-	take(of[replaced], false)
-	take(of[retagged], true)
-	p, end, err := o.payload(c, 0, o.e.Size)
-	if err != nil {
-		return err
-	}
+	p, end := o.payload(c, 0, o.e.Size)
 	defer end()
 	for _, a := range algorithms {
 		if by == nil && o.e.Attr[checksumHeader+a.name] != "" {
@@ -175,12 +183,7 @@ func (c *call) copy() error {
 	if err != nil {
 		return err
 	}
-	writeXML(c.w, c.r, http.StatusOK, struct {
-		XMLName            xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ CopyObjectResult"`
-		LastModified, ETag string
-		sumsDoc
-	}{LastModified: s3Time(w.Time), ETag: p.etag, sumsDoc: sumsOf(headers)})
-	return nil
+	return c.copied("CopyObjectResult", p, w, headers)
 }
 
 // copyPart makes a part of an upload of an object, or of a range of it.
@@ -208,10 +211,7 @@ func (c *call) copyPart(id string, number int) error {
 	if err != nil {
 		return err
 	}
-	p, end, err := o.payload(c, off, n)
-	if err != nil {
-		return err
-	}
+	p, end := o.payload(c, off, n)
 	defer end()
 	if a := algorithmOf(begun[uploadAlgorithm]); a != nil {
 		p.keep(a, nil)
@@ -221,10 +221,5 @@ func (c *call) copyPart(id string, number int) error {
 	if err != nil {
 		return err
 	}
-	writeXML(c.w, c.r, http.StatusOK, struct {
-		XMLName            xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ CopyPartResult"`
-		LastModified, ETag string
-		sumsDoc
-	}{LastModified: s3Time(w.Time), ETag: p.etag, sumsDoc: sumsOf(headers)})
-	return nil
+	return c.copied("CopyPartResult", p, w, headers)
 }

@@ -72,7 +72,7 @@ func (c *call) form() error {
 	fields["bucket"] = c.bucket
 	c.key = strings.ReplaceAll(fields["key"], "${filename}", file.FileName())
 	least, most := int64(0), int64(maxPut)
-	if _, ok := fields["key"]; !ok || c.key == "" {
+	if c.key == "" {
 		return fault("InvalidArgument", "Bucket POST must contain a field named 'key'.  If it is specified, please check the order of the fields.")
 	}
 	if c.s.o.Key.ID != "" && c.sig.id == "" {
@@ -81,6 +81,7 @@ func (c *call) form() error {
 		}
 	}
 	if text, ok := fields["policy"]; ok {
+		fields["key"] = c.key
 		if least, most, err = checkPolicy(text, fields, c.s.o.Clock()); err != nil {
 			return err
 		}

@@ -144,6 +144,7 @@ func TestSignedForms(t *testing.T) {
 		part, policy string
 	}{
 		{204, "", `{"expiration":"2100-01-01T00:00:00Z","conditions":[{"bUcKet":"b-1"},["starts-with","$KeY",""]]}`},
+		{204, "", `{"expiration":"2100-01-01T00:00:00Z","conditions":[["eq","$key","x"]]}`},
 		{403, "Policy expired.", `{"expiration":"2001-01-01T00:00:00Z","conditions":[{"bucket":"b-1"},["starts-with","$key",""]]}`},
 		{403, "Policy Condition failed", `{"expiration":"2100-01-01T00:00:00Z","conditions":[{"bucket":"b-2"},["starts-with","$key",""]]}`},
 		{403, "Policy Condition failed", `{"expiration":"2100-01-01T00:00:00Z","conditions":[{"bucket":"b-1"},["eq","$other",""],["starts-with","$key",""]]}`},
@@ -166,6 +167,24 @@ func TestSignedForms(t *testing.T) {
 		postForm(t, 403, "<Code>InvalidAccessKeyId</Code>", at, "hello", "key", "x", "AWSAccessKeyId", "other", "policy", policy, "signature", b64(m.Sum(nil)))
 		postForm(t, 403, "<Code>SignatureDoesNotMatch</Code>", at, "hello", "key", "x", "AWSAccessKeyId", key.ID, "policy", policy, "signature", b64([]byte("x")))
 	}
+}
+
+// TestPagesOfOtherSitesWriteNothing checks that a server without a key, which
+// serves this machine, is not open to every page that a browser here shows.
+func TestPagesOfOtherSitesWriteNothing(t *testing.T) {
+	m, at, _ := keeping(t, serve.S3Options{})
+	expect(t, 200, "", "PUT", at+"/b-1", "")
+	expect(t, 200, "", "PUT", at+"/b-1/x", "hello")
+	body, ctype := form("hello", "key", "y")
+	for _, from := range [][]string{{"Origin", "https://a.example"}, {"Sec-Fetch-Site", "cross-site"}} {
+		expect(t, 403, "<Code>AccessDenied</Code>", "POST", at+"/b-1", body, append(from, "Content-Type", ctype)...)
+		expect(t, 403, "<Code>AccessDenied</Code>", "POST", at+"/b-1?delete", "<Delete><Object><Key>x</Key></Object></Delete>", from...)
+		expect(t, 403, "<Code>AccessDenied</Code>", "DELETE", at+"/b-1/x", "", from...)
+	}
+	if len(m.buckets["b-1"].objects) != 1 {
+		t.Error(m.buckets["b-1"].objects)
+	}
+	expect(t, 204, "", "POST", at+"/b-1", body, "Content-Type", ctype, "Origin", at)
 }
 
 // FuzzForm sends forms with a policy that nobody has signed: it must not be

@@ -216,9 +216,12 @@ func (c *call) finish() error {
 	made := maps.Clone(headers)
 	delete(made, uploadAlgorithm)
 	delete(made, uploadType)
-	if text := sizesText(parts); len(text) < 8<<10 {
-		made[sizesHeader] = text
+	keep := func(name, text string) {
+		if len(text) < 8<<10 { // many parts would make a long row
+			made[name] = text
+		}
 	}
+	keep(sizesHeader, sizesText(parts))
 	if a := algorithmOf(headers[uploadAlgorithm]); a != nil {
 		value, err := a.join(parts, headers[uploadType] == "FULL_OBJECT")
 		if err != nil {
@@ -228,6 +231,11 @@ func (c *call) finish() error {
 			return fault("BadDigest", "The "+strings.ToUpper(a.name)+" you specified did not match the calculated checksum.")
 		}
 		made[checksumHeader+a.name] = value
+		var sums []string
+		for _, p := range parts {
+			sums = append(sums, p.Headers[checksumHeader+a.name])
+		}
+		keep(partSumsHeader, strings.Join(sums, ","))
 	}
 	u := &Upload{Body: http.NoBody, If: condition(c.r.Header), End: func() (string, map[string]string) { return etag, made }}
 	if _, err := c.in.Finish(c.r.Context(), c.key, id, parts, u); err != nil {

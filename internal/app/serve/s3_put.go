@@ -35,6 +35,12 @@ func (c *call) put() error {
 	return nil
 }
 
+// isStored reports whether a header is the client's, and not one that follows
+// from the content.
+func isStored(name string) bool {
+	return storekit.IsHeader(name) && !strings.HasPrefix(name, checksumHeader) && name != sizesHeader && name != partSumsHeader
+}
+
 // storedHeaders returns the headers of a request that are stored with an
 // object.
 func storedHeaders(head http.Header) (map[string]string, error) {
@@ -62,7 +68,7 @@ func storedHeaders(head http.Header) (map[string]string, error) {
 			} else if value == "" {
 				continue
 			}
-		case !storekit.IsHeader(name) || strings.HasPrefix(name, checksumHeader), name == sizesHeader:
+		case !isStored(name):
 			continue
 		case strings.HasPrefix(name, storekit.MetaHeader):
 			meta += len(name) - len(storekit.MetaHeader) + len(value)

@@ -4,7 +4,6 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -76,6 +75,8 @@ const maxKey = 1024
 // begin finds the bucket.
 func (c *call) begin() (err error) {
 	switch v := c.q.Get("versionId"); {
+	case c.s.o.Key.ID == "" && new(http.CrossOriginProtection).Check(c.r) != nil && allows(c.s.site.o.CORS, c.r.Header.Get("Origin")) == "":
+		return fault("AccessDenied", "Pages of other sites may not write.")
 	case len(c.key) > maxKey:
 		return fault("KeyTooLongError", "")
 	case !utf8.ValidString(c.key) || strings.Contains(c.key, "\x00"):
@@ -140,7 +141,7 @@ func (c *call) codeOf(err error) (code, text string) {
 	}{
 		{ErrNoArchive, "NoSuchBucket"}, {ErrBucketExists, "BucketAlreadyOwnedByYou"}, {ErrBucketNotEmpty, "BucketNotEmpty"}, {ErrReadOnly, "MethodNotAllowed"},
 		{ErrNoUpload, "NoSuchUpload"}, {ErrPart, "InvalidPart"}, {ErrCondition, "PreconditionFailed"}, {ErrFull, "InsufficientStorage"}, {ErrBusy, "SlowDown"},
-		{fs.ErrNotExist, "NoSuchKey"},
+		{ErrNoObject, "NoSuchKey"},
 	} {
 		if errors.Is(err, x.err) {
 			return x.code, ""
@@ -255,7 +256,7 @@ func condition(head http.Header) Condition {
 
 func (c *call) delete() error {
 	err := c.in.Delete(c.r.Context(), []Deletion{{c.key, condition(c.r.Header)}})[0]
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, ErrNoObject) {
 		return err
 	}
 	c.w.WriteHeader(http.StatusNoContent)
@@ -305,7 +306,7 @@ func (c *call) deleteAll() error {
 		}
 	}
 	for i, err := range c.in.Delete(c.r.Context(), all) {
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !errors.Is(err, ErrNoObject) {
 			fail(all[i].Key, err)
 		} else if !asked.Quiet {
 			answer.Deleted = append(answer.Deleted, deleted{all[i].Key})

@@ -23,11 +23,13 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// keeping serves a Keeper beside an archive called "one.caf".
+// keeping serves a Keeper beside the archives "one.caf" and "damaged.caf".
 func keeping(t *testing.T, o serve.S3Options) (m *mem, at string, log *testkit.Text) {
 	t.Helper()
 	m = &mem{archive: map[string]bool{"one.caf": true}}
-	site, set, _, log := siteOf(t, serve.SiteOptions{}, serve.SetOptions{}, sourceOf(packed(t, caf.Format), "one.caf", nil))
+	damaged := packed(t, caf.Format)
+	damaged.Put("x", bytes.Replace(damaged.Get("x"), []byte("hello, world"), []byte("hello, wurld"), 1))
+	site, set, _, log := siteOf(t, serve.SiteOptions{}, serve.SetOptions{}, sourceOf(packed(t, caf.Format), "one.caf", nil), sourceOf(damaged, "damaged.caf", nil))
 	set.AddFolder(serve.Folder{Every: time.Hour, List: m.list})
 	o.Keeper = m
 	srv := httptest.NewServer(serve.NewS3(site, o))
@@ -103,6 +105,9 @@ func TestWhatMinioWritesIsRead(t *testing.T) {
 				info.Metadata.Get("Cache-Control") != "no-store" || info.Metadata.Get("Content-Encoding") != "identity-x" || info.Metadata.Get("Content-Language") != "de" ||
 				i >= 2 && content != "" && info.ChecksumCRC32C == "" || info.ChecksumCRC32C != put.ChecksumCRC32C {
 				t.Errorf("%q: %+v, %v", name, info.Metadata, err)
+			}
+			if answer, _ := send(t, "GET", at+"/photos/a//b", "", "If-None-Match", info.ETag, "x-amz-checksum-mode", "ENABLED"); k.ID == "" && name == "a//b" && (answer.StatusCode != 304 || answer.Header.Get("x-amz-checksum-crc32c") != "") {
+				t.Error(answer)
 			}
 			if info, err = c.StatObject(t.Context(), "photos", name, minio.StatObjectOptions{}); err != nil || info.ChecksumCRC32C != "" {
 				t.Error(info.ChecksumCRC32C, err)
