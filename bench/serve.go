@@ -16,6 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/minio/minio-go/v7/pkg/signer"
 )
 
 // filesVerb makes this program serve a folder, as a peer of holdall.
@@ -37,8 +39,8 @@ type served struct {
 	url string
 }
 
-// startServer starts a program that prints its address.
-func (s *suite) startServer(args ...string) (*served, error) {
+// startServer starts a program that prints its address in a line that begins with says.
+func (s *suite) startServer(says string, args ...string) (*served, error) {
 	cmd := exec.CommandContext(s.ctx, args[0], args[1:]...)
 	said, err := cmd.StderrPipe()
 	if err != nil {
@@ -48,7 +50,7 @@ func (s *suite) startServer(args ...string) (*served, error) {
 		return nil, err
 	}
 	line, from := "", bufio.NewReader(said)
-	for err == nil && !strings.HasPrefix(line, "serving ") {
+	for err == nil && !strings.HasPrefix(line, says) {
 		line, err = from.ReadString('\n')
 	}
 	_, url, ok := strings.Cut(strings.TrimSpace(line), " at ")
@@ -75,9 +77,12 @@ func (v *served) end() (figures, error) {
 	return figures{cpu: p.UserTime() + p.SystemTime(), rss: rss << 10}, nil
 }
 
+// benchKey signs requests to S3 servers.
+const benchKey, benchSecret = "bench", "bench-secret"
+
 // fetchAll requests all names with several clients at once, and returns the number of bytes
 // received.
-func fetchAll(ctx context.Context, url string, names []string, clients int) (int64, error) {
+func fetchAll(ctx context.Context, url string, names []string, clients int, signed bool) (int64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients, MaxConnsPerHost: clients, DisableCompression: true}}
@@ -96,6 +101,10 @@ func fetchAll(ctx context.Context, url string, names []string, clients int) (int
 				if err != nil {
 					cancel(err)
 					return
+				}
+				if signed {
+					r.Header.Set("X-Amz-Content-Sha256", "UNSIGNED-PAYLOAD")
+					r = signer.SignV4(*r, benchKey, benchSecret, "", "us-east-1")
 				}
 				answer, err := client.Do(r)
 				if err != nil {
@@ -122,6 +131,12 @@ func fetchAll(ctx context.Context, url string, names []string, clients int) (int
 // serveContest compares http.FileServer, which serves the files of a tree, with holdall, which
 // serves an archive of them.
 func serveContest(tree func(*suite) (string, error), requests, clients int, goals ...goal) func(*suite) (row, error) {
+	return servedAs("caf", false, tree, requests, clients, goals...)
+}
+
+// servedAs is serveContest for an archive of a format. With s3, its clients are those of S3, which sign their
+// requests; the peer's do not.
+func servedAs(format string, s3 bool, tree func(*suite) (string, error), requests, clients int, goals ...goal) func(*suite) (row, error) {
 	return func(s *suite) (r row, err error) {
 		dir, err := tree(s)
 		if err != nil {
@@ -138,7 +153,7 @@ func serveContest(tree func(*suite) (string, error), requests, clients int, goal
 			}
 			dir = in
 		}
-		caf, err := s.fresh(fmt.Sprintf("served-%s.caf", filepath.Base(dir)), s.bin, "pack", "-q", "--no-sync", "-f", "caf", dir, "-o", outputHere)
+		archive, err := s.fresh(fmt.Sprintf("served-%s.%s", filepath.Base(dir), format), s.bin, "pack", "-q", "--no-sync", "-f", format, dir, "-o", outputHere)
 		if err != nil {
 			return r, err
 		}
@@ -161,22 +176,28 @@ func serveContest(tree func(*suite) (string, error), requests, clients int, goal
 		for i := range names {
 			names[i] = all[rnd.IntN(len(all))]
 		}
+		ours, says, in := []string{s.bin, "serve", "--addr", "127.0.0.1:0", archive}, "serving ", ""
 		r.peer, r.ours = "http.FileServer", "holdall serve"
+		if s3 {
+			ours, says, in = append(ours, "--s3", "--s3-addr", "127.0.0.1:0", "--s3-key", benchKey+":"+benchSecret), "serving buckets", "/"+filepath.Base(archive)+"/"
+			r.ours += " --s3"
+		}
 		var came [2]int64
 		for range s.n + 1 {
 			for i, side := range []struct {
-				args []string
-				took **figures
-			}{{[]string{s.self, filesVerb, dir}, &r.peerTook}, {[]string{s.bin, "serve", "--addr", "127.0.0.1:0", caf}, &r.oursTook}} {
-				v, err := s.startServer(side.args...)
+				says, in string
+				args     []string
+				took     **figures
+			}{{"serving ", "", []string{s.self, filesVerb, dir}, &r.peerTook}, {says, in, ours, &r.oursTook}} {
+				v, err := s.startServer(side.says, side.args...)
 				if err != nil {
 					return r, err
 				}
 				// The first request opens the archive, and is not measured.
-				_, err = fetchAll(s.ctx, v.url, names[:1], 1)
+				_, err = fetchAll(s.ctx, v.url+side.in, names[:1], 1, side.in != "")
 				start := time.Now()
 				if err == nil {
-					came[i], err = fetchAll(s.ctx, v.url, names, clients)
+					came[i], err = fetchAll(s.ctx, v.url+side.in, names, clients, side.in != "")
 				}
 				wall := time.Since(start)
 				f, eerr := v.end()
@@ -192,6 +213,9 @@ func serveContest(tree func(*suite) (string, error), requests, clients int, goal
 		}
 		if came[0] != came[1] {
 			return r, fmt.Errorf("%d bytes came of files, %d of the archive", came[0], came[1])
+		}
+		if s3 {
+			r.notes = append(r.notes, fmt.Sprintf("%.1f µs of CPU a request, peer %.1f", perFile(r.oursTook.cpu, requests), perFile(r.peerTook.cpu, requests)))
 		}
 		r.notes = append(r.notes, fmt.Sprintf("%.0f requests/s and %.0f MiB/s, peer %.0f and %.0f", float64(requests)/r.oursTook.wall.Seconds(), float64(came[1])/r.oursTook.wall.Seconds()/(1<<20),
 			float64(requests)/r.peerTook.wall.Seconds(), float64(came[0])/r.peerTook.wall.Seconds()/(1<<20)))

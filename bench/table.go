@@ -26,6 +26,11 @@ type goal struct {
 	met func(peer, ours *figures) (met, known bool)
 }
 
+// cpuOfEach is the goal that each of n requests takes at most so much CPU.
+func cpuOfEach(n int, most time.Duration) goal {
+	return goal{fmt.Sprintf("CPU of each ≤ %v", most), func(_, ours *figures) (bool, bool) { return ours.cpu <= time.Duration(n)*most, true }}
+}
+
 // wallRatio is the goal that our time is at most most times the peer's.
 func wallRatio(most float64) goal {
 	return goal{fmt.Sprintf("ratio ≤ %.2f", most), func(peer, ours *figures) (bool, bool) {

@@ -202,15 +202,52 @@ func TestRunsAreMerged(t *testing.T) {
 		want = append(want, got...)
 	}
 	slices.SortStableFunc(want, func(a, b Row) int { return a.Compare(&b) })
-	var got []Row
-	for x, err := range Merged(t.Context(), runs, "") {
+	for _, i := range []int{0, 1, len(want) / 2, len(want) - 1} {
+		var got []Row
+		for x, err := range Merged(t.Context(), runs, want[i].Name) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, x.Row)
+		}
+		from := slices.IndexFunc(want, func(r Row) bool { return r.Name == want[i].Name })
+		if rest := want[from:]; !slices.EqualFunc(got, rest, func(a, b Row) bool { return a.Compare(&b) == 0 }) {
+			t.Fatalf("from %q: %d rows, expected %d", want[i].Name, len(got), len(rest))
+		}
+	}
+}
+
+// A run is not read before its names begin.
+func TestLaterRunsAreNotRead(t *testing.T) {
+	var runs []*Run
+	for _, name := range []string{"a", "b"} {
+		b, s, tail := written(t, []Row{{Name: name, Archive: ArchiveID{Commit: 1}}})
+		b[len(magic)] ^= 1 // its page is damaged
+		r, err := opened(t, b, s, tail)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, x.Row)
+		runs = append(runs, r)
 	}
-	if len(got) != len(want) || !slices.EqualFunc(got, want, func(a, b Row) bool { return a.Compare(&b) == 0 }) {
-		t.Fatalf("%d rows, expected %d", len(got), len(want))
+	b, s, tail := written(t, []Row{{Name: "a0", Archive: ArchiveID{Commit: 1}}})
+	sound, err := opened(t, b, s, tail)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	for x, rerr := range Merged(t.Context(), []*Run{runs[1], sound}, "") {
+		if err = rerr; err == nil {
+			seen = append(seen, x.Name)
+		}
+	}
+	if !slices.Equal(seen, []string{"a0"}) || err == nil {
+		t.Fatalf("%q, then %v", seen, err)
+	}
+	for _, err = range Merged(t.Context(), []*Run{sound, runs[0]}, "") {
+		break
+	}
+	if err == nil {
+		t.Fatal("the first run is damaged, and nothing was said")
 	}
 }
 
