@@ -167,6 +167,9 @@ func (s Spec) planned() (Plan, error) {
 	if len(s.Sources) == 0 || s.Target == "" {
 		return Plan{}, errors.New("expected sources and a target")
 	}
+	if slices.ContainsFunc(s.Sources, func(address string) bool { return strings.HasPrefix(address, gateways) }) {
+		return Plan{}, fmt.Errorf("%s: what a gateway has packed is at no source: %w", format.Escape(s.Sources[0]), errors.ErrUnsupported)
+	}
 	if s.ChunkSize < 0 || s.ChunkObjects < 0 {
 		return Plan{}, fmt.Errorf("expected a chunk size, found %d bytes and %d objects", s.ChunkSize, s.ChunkObjects)
 	}
@@ -262,7 +265,9 @@ func open(ctx context.Context, p Plan) (*job, error) {
 			return nil, fmt.Errorf("%s: another source has the same last element, so objects would get the same paths", format.Escape(address))
 		}
 		prefixes[o.prefix] = true
-		if o.st, err = storekit.OpenFolder(ctx, folder); err != nil {
+		if strings.HasPrefix(address, gateways) {
+			o.st = nowhere{}
+		} else if o.st, err = storekit.OpenFolder(ctx, folder); err != nil {
 			return nil, err
 		}
 		j.origins = append(j.origins, o)

@@ -44,7 +44,8 @@ type bucket struct {
 	hall *shelf.Shelf
 	log  *journal.Journal
 
-	claim string // ID of ours
+	claim string        // ID of ours
+	roots catalog.Roots // of archives
 
 	temporary string // folder of a log that nobody needs later
 

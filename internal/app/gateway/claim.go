@@ -104,17 +104,30 @@ func (b *bucket) recover(ctx context.Context) error {
 			return fmt.Errorf("%s: this segment is of another log", format.Escape(seg.Path()))
 		}
 	}
+	var plan book.Plan
+	if b.g.o.Plan != nil {
+		if plan, b.roots, err = b.g.o.Plan(b.name); err != nil {
+			return err
+		}
+	}
 	_, err = b.book.Commit(ctx, func(s *book.State) (*book.Commit, error) {
+		c := &book.Commit{}
 		switch k := s.Claim; {
 		case k == nil || k.ID != b.claim && b.g.o.TakeOver:
+			c.Claim = claim
 		case k.ID != b.claim:
 			return nil, b.owns(s)
-		case k.Address == claim.Address:
-			return nil, nil
-		default:
+		case k.Address != claim.Address || k.Log != claim.Log:
 			claim.Segment = k.Segment
+			c.Claim = claim
 		}
-		return &book.Commit{Claim: claim}, nil
+		if len(plan.Spec) > 0 && !slices.ContainsFunc(s.Plans, func(p book.Plan) bool { return p.Name == plan.Name && string(p.Spec) == string(plan.Spec) }) {
+			c.Plans = []book.Plan{plan}
+		}
+		if c.Claim == nil && c.Plans == nil {
+			return nil, nil
+		}
+		return c, nil
 	})
 	if err != nil {
 		return err

@@ -25,6 +25,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/serve"
@@ -47,6 +48,8 @@ type Options struct {
 	Address string
 	// TakeOver claims catalogues that another gateway has claimed, whose log is lost.
 	TakeOver bool
+	// Plan returns the plan by which a fleet compacts the archives of a bucket, and their roots. Nil means none.
+	Plan func(bucket string) (book.Plan, catalog.Roots, error)
 	// Find returns the function that finds the archives of a catalogue; nil means any address.
 	Find func(c *book.Book) Find
 	// NoVerify turns off the comparison of contents with their digests when they are read.
@@ -94,7 +97,7 @@ func New(ctx context.Context, st store.Store, at, only string, set *serve.Set, o
 		}
 	}
 	for _, name := range names {
-		removed, err := g.wasRemoved(ctx, name)
+		_, removed, err := g.wasRemoved(ctx, name)
 		if err == nil && !removed {
 			err = g.open(ctx, name)
 		}

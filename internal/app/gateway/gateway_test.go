@@ -268,7 +268,7 @@ func TestBucketsAreMadeAndRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.end()
-	if err := os.WriteFile(filepath.Join(w.dir, "c.catalog.removed"), nil, 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(w.dir, "c.catalog.removed"), []byte("[]"), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	w.start()

@@ -161,9 +161,9 @@ func (l *layer) all() iter.Seq[*rows.Row] {
 	}
 }
 
-// uses reports whether rows lie in the segment itself, and returns what other archives that have some are
-// called, which lie beside the catalogue.
-func (l *layer) uses() (own bool, others []string) {
+// uses reports whether rows lie in the segment itself. It returns what the archives are called that the rows have
+// named, which lie beside the catalogue: those in which some lie, and those in which none lies any more.
+func (l *layer) uses() (own bool, others, dead []string) {
 	used := map[int]bool{}
 	for r := range l.all() {
 		if r.What == rows.Put {
@@ -171,9 +171,11 @@ func (l *layer) uses() (own bool, others []string) {
 		}
 	}
 	for i, a := range l.archives[1:] {
-		if used[i+1] {
-			others = append(others, path.Base(a.Address))
+		if name := path.Base(a.Address); used[i+1] {
+			others = append(others, name)
+		} else {
+			dead = append(dead, name)
 		}
 	}
-	return used[0], others
+	return used[0], others, dead
 }

@@ -6,8 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"regexp"
-	"strings"
+	"slices"
 
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/serve"
@@ -30,16 +29,16 @@ func (g *Gateway) Remove(ctx context.Context, name string) error {
 	case g.only != "" || g.o.InBucket: // other gateways may write
 		return serve.ErrReadOnly
 	}
-	if err := b.between(ctx, func() error {
-		err := b.isEmpty(ctx)
-		if err == nil {
+	var archives []string
+	if err := b.between(ctx, func() (err error) {
+		if archives, err = b.isEmpty(ctx); err == nil {
 			b.stop(serve.ErrNoArchive)
 		}
 		return err
 	}); err != nil {
 		return err
 	}
-	if _, err := storekit.Write(ctx, g.st, g.removed(name), func(store.Writer) error { return nil }); err != nil {
+	if err := putJSON(ctx, g.st, g.removed(name), archives, store.Wishes{}); err != nil {
 		return err
 	}
 	g.set.Drop(name)
@@ -49,65 +48,72 @@ func (g *Gateway) Remove(ctx context.Context, name string) error {
 	return errors.Join(b.close(), g.removeRest(ctx, name))
 }
 
-// isEmpty returns an error unless the bucket has no objects, and its catalogue has only what the gateway has made.
-func (b *bucket) isEmpty(ctx context.Context) error {
+// isEmpty returns an error unless the bucket has no objects, and its catalogue has only what gateways have packed. It
+// returns the names of the archives beside it.
+func (b *bucket) isEmpty(ctx context.Context) (archives []string, err error) {
 	for _, err := range b.book.Below(ctx, "") {
 		if err == nil {
 			err = serve.ErrBucketNotEmpty
 		}
-		return err
+		return nil, err
 	}
 	s, err := b.book.Full(ctx)
+	if err == nil {
+		err = b.owns(s)
+	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := b.owns(s); err != nil {
-		return err
+	if slices.ContainsFunc(s.Plans, func(p book.Plan) bool { return string(p.Name) != b.name }) {
+		return nil, serve.ErrReadOnly
 	}
+	var addresses []string
 	all, err := b.book.Archives(ctx)
 	for _, a := range all {
-		if base := path.Base(a.Address); a.Address != storekit.AddressOf(b.g.st, b.in(base)) || !ours(b.name, base) {
-			return serve.ErrReadOnly
+		if a.Roots != b.roots {
+			return nil, serve.ErrReadOnly
+		}
+		addresses = append(addresses, a.Address)
+	}
+	for _, l := range b.over.Load().held {
+		for _, a := range l.archives[1:] {
+			addresses = append(addresses, a.Address)
 		}
 	}
-	if len(s.Plans)+len(s.Removals) > 0 {
-		return serve.ErrReadOnly
+	for _, r := range s.Removals {
+		addresses = append(addresses, b.book.AddressOf(r))
 	}
-	return err
+	for _, address := range addresses {
+		base := path.Base(address)
+		if address != storekit.AddressOf(b.g.st, b.in(base)) {
+			return nil, serve.ErrReadOnly
+		}
+		archives = append(archives, base)
+	}
+	return archives, err
 }
 
 func (g *Gateway) removed(name string) string { return g.catalogue(name) + ".removed" }
 
-func (g *Gateway) wasRemoved(ctx context.Context, name string) (bool, error) {
-	_, err := storekit.Briefly(g.st, g.removed(name)).Info(ctx)
+// wasRemoved reports whether a bucket was removed, and returns its archives.
+func (g *Gateway) wasRemoved(ctx context.Context, name string) (archives []string, is bool, err error) {
+	err = getJSON(ctx, g.st, g.removed(name), &archives)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return nil, false, nil
 	}
-	return err == nil, err
+	return archives, err == nil, err
 }
 
-var made = regexp.MustCompile(`^-(log-[0-9]{8,}-[0-9a-f]{8}|object-[0-9A-Z]{26})\.caf($|\.)`)
-
-// ours reports whether an object beside the catalogue of a bucket is an archive that the gateway has made, or belongs
-// to one.
-func ours(bucket, base string) bool {
-	rest, is := strings.CutPrefix(base, bucket)
-	return is && made.MatchString(rest)
-}
-
-// removeRest removes what is left of a bucket of which it was said that it is removed.
+// removeRest removes what is left of a bucket that was removed.
 func (g *Gateway) removeRest(ctx context.Context, name string) error {
-	is, err := g.wasRemoved(ctx, name)
+	begins, is, err := g.wasRemoved(ctx, name)
 	if err != nil || !is {
 		return err
 	}
-	for _, at := range []string{name + "-log-", name + "-object-", name + ".uploads/", name + book.Suffix + "/", name + book.Suffix + ".gone/"} {
+	for _, at := range append(begins, name+".uploads/", name+book.Suffix+"/", name+book.Suffix+".gone/") { // with what lies beside
 		for info, err := range storekit.List(ctx, g.st, g.at+at) {
 			if err != nil {
 				return err
-			}
-			if strings.HasSuffix(at, "-") && !ours(name, path.Base(info.Name)) {
-				continue
 			}
 			if err := storekit.Remove(ctx, g.st, info.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err

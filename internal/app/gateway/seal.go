@@ -107,7 +107,7 @@ func held(c chan struct{}) bool {
 // seal makes commits of full segments, one after the other, until ctx ends.
 func (b *bucket) seal(ctx context.Context) {
 	for tries := 0; ctx.Err() == nil; {
-		b.bury()
+		b.bury(ctx)
 		l := b.oldest()
 		if l == nil {
 			select {
@@ -152,7 +152,7 @@ func (b *bucket) sink(l *layer) {
 }
 
 // bury forgets layers that have sunk long ago.
-func (b *bucket) bury() {
+func (b *bucket) bury(ctx context.Context) {
 	if over := b.over.Load(); len(over.sunk) == 0 || !b.g.now().After(over.sunk[0].until) {
 		return
 	}
@@ -162,6 +162,13 @@ func (b *bucket) bury() {
 		return live, gone[1:]
 	})
 	old.seg.Release()
+	// No commit has the archives of objects that were replaced before the segment ended, and only its rows had them.
+	_, _, dead := old.uses()
+	for _, name := range dead {
+		if err := storekit.Remove(ctx, b.book.Store(), b.in(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			b.g.o.Logger.Warn("cannot be removed", "archive", name, "error", err)
+		}
+	}
 }
 
 // sealOne makes an archive of a segment, and records everything that it says in one commit, if the state allows that.
@@ -189,7 +196,7 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 		}
 		return err
 	}}
-	own, names := l.uses()
+	own, names, _ := l.uses()
 	if own {
 		name := b.beside(fmt.Sprintf("log-%08d-%.4x.caf", log.Number, log.ID))
 		if err := b.place(ctx, l.seg, name); err != nil {
@@ -203,6 +210,7 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 			return err
 		}
 		defer x.In.Close()
+		x.Roots = b.roots
 		step.Add = append(step.Add, catalog.Addition{Archive: x.Archive, Rows: x.Rows(ctx, nil)})
 	}
 	if _, err := b.book.Do(ctx, step); err != nil {
