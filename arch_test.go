@@ -106,7 +106,7 @@ var imports = map[string]string{
 	"internal/app/fleet/queue":           "format format/kit/naming",
 	"internal/app/catalog":               "format format/kit/sorter format/kit",
 	"internal/app/hierarchy":             " format/kit/pipe zarr",
-	"internal/app/gateway":               " format format/caf format/kit format/kit/pipe format/kit/sorter internal/app/catalog internal/app/catalog/book internal/app/catalog/rows internal/app/catalog/shelf internal/app/catalog/survey internal/app/gateway/journal internal/app/serve internal/base/sysfile internal/read/parity store store/local store/storekit",
+	"internal/app/gateway":               " format format/caf format/kit format/kit/pipe format/kit/sorter internal/app/catalog internal/app/catalog/book internal/app/catalog/rows internal/app/catalog/shelf internal/app/catalog/survey internal/app/fleet internal/app/gateway/journal internal/app/serve internal/base/sysfile internal/read/parity store store/local store/storekit",
 	"internal/app/gateway/journal":       "format format/caf internal/base/sysfile",
 	"internal/app/serve":                 " docs format format/zip format/kit/sorter store zarr internal/read/content internal/read/listing format/kit store/storekit",
 	"mount":                              " format store internal/base/people format/kit/naming",

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/fleet"
 	"github.com/holdall/holdall/internal/app/gateway"
@@ -46,8 +45,8 @@ func (a *app) openGateway(ctx context.Context, set *serve.Set, o serving, log *s
 	}
 	return gateway.New(ctx, st, strings.TrimSuffix(name, "x"), only, set, gateway.Options{
 		Log: o.log, InBucket: inBucket, TakeOver: o.takeOver, Address: o.public, Logger: log, NoVerify: a.noVerify,
-		Plan: func(bucket string) (book.Plan, catalog.Roots, error) {
-			return fleet.OfGateway(bucket, storekit.AddressOf(st, strings.TrimSuffix(name, "x")+bucket+".caf"))
+		Packing: func(ctx context.Context, bucket string) (fleet.Packing, error) {
+			return fleet.OfGateway(ctx, bucket, storekit.AddressOf(st, strings.TrimSuffix(name, "x")+bucket+".caf"))
 		},
 		Find: func(c *book.Book) gateway.Find {
 			return outside.Rule{Store: c.Store(), Name: c.Name(), Allowed: a.mayLead()}.Find

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io/fs"
 	"iter"
+	"path"
 
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
@@ -14,16 +15,31 @@ import (
 // gateways begins the source of what a gateway has packed. Nothing is there.
 const gateways = "gateway:"
 
-// OfGateway returns the plan by which a fleet compacts what a gateway has packed for a bucket, and the roots of the
-// gateway's archives. target is the address of an archive, from which the names of compacted ones are made.
-func OfGateway(bucket, target string) (book.Plan, catalog.Roots, error) {
+// A Packing says how a gateway packs what is written into a bucket, so that a fleet can compact it.
+type Packing struct {
+	Plan  book.Plan
+	Roots catalog.Roots // of archives
+	// Name returns the name of an archive, without its folder. No other one has the number.
+	Name func(number int64) string
+}
+
+// OfGateway returns the packing for a bucket. target is the address of an archive, from which the names of all others
+// are made.
+func OfGateway(ctx context.Context, bucket, target string) (p Packing, err error) {
 	source := gateways + bucket
 	b, err := json.Marshal(settings{Sources: []string{source}, ChunkSize: defaultChunkSize, ChunkObjects: defaultChunkObjects})
 	if err != nil {
-		return book.Plan{}, "", err
+		return p, err
 	}
-	p, err := Plan{Name: bucket, Target: target, Format: "caf", Settings: b}.stored()
-	return p, catalog.RootsOf([]catalog.Root{{Address: source + "/"}}), err
+	plan := Plan{Name: bucket, Target: target, Format: "caf", Settings: b}
+	j, err := open(ctx, plan)
+	if err != nil {
+		return p, err
+	}
+	p.Name = func(number int64) string { return path.Base(j.chunk(0, int(number-1))) } // no listing has the number 0
+	p.Roots = j.roots()
+	p.Plan, err = plan.stored()
+	return p, err
 }
 
 // nowhere is a store without objects.

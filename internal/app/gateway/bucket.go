@@ -22,6 +22,7 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/rows"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
+	"github.com/holdall/holdall/internal/app/fleet"
 	"github.com/holdall/holdall/internal/app/gateway/journal"
 	"github.com/holdall/holdall/internal/app/serve"
 )
@@ -44,8 +45,8 @@ type bucket struct {
 	hall *shelf.Shelf
 	log  *journal.Journal
 
-	claim string        // ID of ours
-	roots catalog.Roots // of archives
+	claim   string // ID of ours
+	packing fleet.Packing
 
 	temporary string // folder of a log that nobody needs later
 

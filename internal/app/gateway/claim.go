@@ -104,12 +104,10 @@ func (b *bucket) recover(ctx context.Context) error {
 			return fmt.Errorf("%s: this segment is of another log", format.Escape(seg.Path()))
 		}
 	}
-	var plan book.Plan
-	if b.g.o.Plan != nil {
-		if plan, b.roots, err = b.g.o.Plan(b.name); err != nil {
-			return err
-		}
+	if b.packing, err = b.g.o.Packing(ctx, b.name); err != nil {
+		return err
 	}
+	plan := b.packing.Plan
 	_, err = b.book.Commit(ctx, func(s *book.State) (*book.Commit, error) {
 		c := &book.Commit{}
 		switch k := s.Claim; {
@@ -121,7 +119,7 @@ func (b *bucket) recover(ctx context.Context) error {
 			claim.Segment = k.Segment
 			c.Claim = claim
 		}
-		if len(plan.Spec) > 0 && !slices.ContainsFunc(s.Plans, func(p book.Plan) bool { return p.Name == plan.Name && string(p.Spec) == string(plan.Spec) }) {
+		if !slices.ContainsFunc(s.Plans, func(p book.Plan) bool { return p.Name == plan.Name && string(p.Spec) == string(plan.Spec) }) {
 			c.Plans = []book.Plan{plan}
 		}
 		if c.Claim == nil && c.Plans == nil {

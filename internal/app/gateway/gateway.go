@@ -25,9 +25,9 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
+	"github.com/holdall/holdall/internal/app/fleet"
 	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
@@ -48,8 +48,8 @@ type Options struct {
 	Address string
 	// TakeOver claims catalogues that another gateway has claimed, whose log is lost.
 	TakeOver bool
-	// Plan returns the plan by which a fleet compacts the archives of a bucket, and their roots. Nil means none.
-	Plan func(bucket string) (book.Plan, catalog.Roots, error)
+	// Packing says how what is written into a bucket is packed, so that a fleet can compact it.
+	Packing func(ctx context.Context, bucket string) (fleet.Packing, error)
 	// Find returns the function that finds the archives of a catalogue; nil means any address.
 	Find func(c *book.Book) Find
 	// NoVerify turns off the comparison of contents with their digests when they are read.
@@ -307,9 +307,6 @@ func (g *Gateway) each(do func(*bucket) error) (err error) {
 
 // folder is where the log of a bucket is.
 func (g *Gateway) folder(bucket string) string { return filepath.Join(g.o.Log, bucket+".log") }
-
-// beside is the name of an object beside the catalogue.
-func (b *bucket) beside(name string) string { return b.g.at + b.name + "-" + name }
 
 // in is the name of an object in the folder of the catalogue.
 func (b *bucket) in(base string) string { return b.g.at + path.Base(base) }

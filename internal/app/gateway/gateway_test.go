@@ -17,11 +17,14 @@ import (
 	"strings"
 	"testing"
 
+	_ "github.com/holdall/holdall/format/all"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/fleet"
 	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
+	_ "github.com/holdall/holdall/store/all"
 	"github.com/holdall/holdall/store/local"
 )
 
@@ -69,7 +72,9 @@ func (w *world) start() {
 	w.t.Helper()
 	w.set = serve.NewSet(serve.SetOptions{})
 	var err error
-	if w.g, err = New(w.t.Context(), w.st, "", w.only, w.set, Options{Log: w.dir, InBucket: w.there, Find: func(*book.Book) Find {
+	if w.g, err = New(w.t.Context(), w.st, "", w.only, w.set, Options{Log: w.dir, InBucket: w.there, Packing: func(ctx context.Context, bucket string) (fleet.Packing, error) {
+		return fleet.OfGateway(ctx, bucket, w.dir+"/"+bucket+".caf")
+	}, Find: func(*book.Book) Find {
 		return func(_ context.Context, address string) (store.Store, string, error) {
 			return w.st, strings.TrimPrefix(address, w.dir+"/"), nil
 		}

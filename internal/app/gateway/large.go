@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"math/rand/v2"
 	"path"
 	"time"
 
@@ -29,7 +31,7 @@ type place struct {
 }
 
 func (b *bucket) putLarge(ctx context.Context, key string, u *serve.Upload, at time.Time) (done serve.Written, err error) {
-	name := b.beside("object-" + b.g.o.text() + ".caf")
+	name := b.in(b.packing.Name(nameStep*nameStep + rand.Int64N(math.MaxInt64-nameStep*nameStep)))
 	in := &counted{r: u.Body, attr: map[string]string{}, end: u.End}
 	w, err := caf.Format.Create(ctx, b.book.Store(), name, format.CreateOptions{Scratch: sorter.TempFile})
 	if err != nil {

@@ -70,7 +70,7 @@ func (b *bucket) isEmpty(ctx context.Context) (archives []string, err error) {
 	var addresses []string
 	all, err := b.book.Archives(ctx)
 	for _, a := range all {
-		if a.Roots != b.roots {
+		if a.Roots != b.packing.Roots {
 			return nil, serve.ErrReadOnly
 		}
 		addresses = append(addresses, a.Address)

@@ -2,12 +2,11 @@ package gateway
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"time"
@@ -35,6 +34,9 @@ const (
 	linger = time.Minute
 )
 
+// nameStep leaves room in the number of an archive for what makes it different from that of another log.
+const nameStep = 1_000_000_000
+
 // reading is how archives that were just written are opened.
 func reading() holdall.OpenOptions {
 	return holdall.OpenOptions{Formats: []*format.Format{caf.Format}, Parity: parity.None}
@@ -56,17 +58,23 @@ func (b *bucket) roll() error {
 		live[0].ended = true // the newest one has rows
 		return live, gone
 	})
+	b.wake()
+	return err
+}
+
+// wake has full segments looked for.
+func (b *bucket) wake() {
 	select {
 	case b.full <- struct{}{}:
 	default:
 	}
-	return err
 }
 
 // tick has segments sealed that are not full, every now and then.
 func (b *bucket) tick(ctx context.Context) {
 	for b.g.o.wait(ctx, b.g.o.SealAfter) {
 		_ = b.rollNow(ctx) // it stops the bucket
+		b.wake()
 	}
 }
 
@@ -107,7 +115,8 @@ func held(c chan struct{}) bool {
 // seal makes commits of full segments, one after the other, until ctx ends.
 func (b *bucket) seal(ctx context.Context) {
 	for tries := 0; ctx.Err() == nil; {
-		b.bury(ctx)
+		for b.bury(ctx) {
+		}
 		l := b.oldest()
 		if l == nil {
 			select {
@@ -151,10 +160,10 @@ func (b *bucket) sink(l *layer) {
 	})
 }
 
-// bury forgets layers that have sunk long ago.
-func (b *bucket) bury(ctx context.Context) {
+// bury forgets a layer that has sunk long ago, if there is one.
+func (b *bucket) bury(ctx context.Context) bool {
 	if over := b.over.Load(); len(over.sunk) == 0 || !b.g.now().After(over.sunk[0].until) {
-		return
+		return false
 	}
 	var old *layer
 	b.change(func(live []*layer, gone []sunk) ([]*layer, []sunk) {
@@ -169,6 +178,7 @@ func (b *bucket) bury(ctx context.Context) {
 			b.g.o.Logger.Warn("cannot be removed", "archive", name, "error", err)
 		}
 	}
+	return true
 }
 
 // sealOne makes an archive of a segment, and records everything that it says in one commit, if the state allows that.
@@ -198,11 +208,11 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 	}}
 	own, names, _ := l.uses()
 	if own {
-		name := b.beside(fmt.Sprintf("log-%08d-%.4x.caf", log.Number, log.ID))
-		if err := b.place(ctx, l.seg, name); err != nil {
+		name := b.packing.Name(log.Number*nameStep + int64(binary.LittleEndian.Uint32(log.ID[:]))%nameStep)
+		if err := b.place(ctx, l.seg, b.in(name)); err != nil {
 			return err
 		}
-		names = append(names, path.Base(name))
+		names = append(names, name)
 	}
 	for _, name := range names {
 		x, err := survey.Open(ctx, b.book.Store(), b.in(name), catalog.Archive{}, reading())
@@ -210,7 +220,7 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 			return err
 		}
 		defer x.In.Close()
-		x.Roots = b.roots
+		x.Roots = b.packing.Roots
 		step.Add = append(step.Add, catalog.Addition{Archive: x.Archive, Rows: x.Rows(ctx, nil)})
 	}
 	if _, err := b.book.Do(ctx, step); err != nil {
