@@ -79,6 +79,7 @@ type Gateway struct {
 	changing sync.Mutex // held while buckets are made, opened or removed
 	mu       sync.Mutex
 	buckets  map[string]*bucket
+	others   map[string]*forward // buckets that other gateways own
 }
 
 // New opens the buckets whose catalogues are in a folder of a store, or only one of them. The set serves them.
@@ -87,7 +88,7 @@ func New(ctx context.Context, st store.Store, at, only string, set *serve.Set, o
 	if o.now == nil {
 		o.now, o.text, o.wait = time.Now, rand.Text, wait
 	}
-	g := &Gateway{st: st, at: at, only: only, set: set, o: o, buckets: map[string]*bucket{}}
+	g := &Gateway{st: st, at: at, only: only, set: set, o: o, buckets: map[string]*bucket{}, others: map[string]*forward{}}
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
 	names := []string{only}
 	if only == "" {
@@ -99,7 +100,7 @@ func New(ctx context.Context, st store.Store, at, only string, set *serve.Set, o
 	for _, name := range names {
 		_, removed, err := g.wasRemoved(ctx, name)
 		if err == nil && !removed {
-			err = g.open(ctx, name)
+			err = g.openOrForward(ctx, name)
 		}
 		if err != nil {
 			return nil, errors.Join(err, g.Close())

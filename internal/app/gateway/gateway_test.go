@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/md5"
 	"encoding/hex"
@@ -11,6 +12,8 @@ import (
 	"io/fs"
 	"maps"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,6 +43,8 @@ type world struct {
 
 	there bool
 	only  string
+
+	log, address string
 }
 
 type entry struct {
@@ -72,7 +77,7 @@ func (w *world) start() {
 	w.t.Helper()
 	w.set = serve.NewSet(serve.SetOptions{})
 	var err error
-	if w.g, err = New(w.t.Context(), w.st, "", w.only, w.set, Options{Log: w.dir, InBucket: w.there, Packing: func(ctx context.Context, bucket string) (fleet.Packing, error) {
+	if w.g, err = New(w.t.Context(), w.st, "", w.only, w.set, Options{Log: cmp.Or(w.log, w.dir), Address: w.address, InBucket: w.there, Packing: func(ctx context.Context, bucket string) (fleet.Packing, error) {
 		return fleet.OfGateway(ctx, bucket, w.dir+"/"+bucket+".caf")
 	}, Find: func(*book.Book) Find {
 		return func(_ context.Context, address string) (store.Store, string, error) {
@@ -81,7 +86,7 @@ func (w *world) start() {
 	}}); err != nil {
 		w.t.Fatal(err)
 	}
-	if w.b, err = w.g.Bucket(w.t.Context(), "b"); err != nil {
+	if w.b, err = w.g.Bucket(w.t.Context(), "b"); err != nil && w.log == "" {
 		w.t.Fatal(err)
 	}
 }
@@ -282,6 +287,71 @@ func TestBucketsAreMadeAndRemoved(t *testing.T) {
 	}
 	if err := w.g.Make(ctx, "c"); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// server answers S3 clients.
+func (w *world) server() *httptest.Server {
+	return httptest.NewServer(serve.NewS3(serve.NewSite(w.set, serve.SiteOptions{}), serve.S3Options{Keeper: w.g}))
+}
+
+func (w *world) asked(method, url, body string) (code int, answer string) {
+	w.t.Helper()
+	r, err := http.NewRequestWithContext(w.t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	a, err := http.DefaultClient.Do(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer a.Body.Close()
+	b, err := io.ReadAll(a.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return a.StatusCode, string(b)
+}
+
+func TestOthersForwardToTheOwner(t *testing.T) {
+	one := newWorld(t, false)
+	first := one.server()
+	one.end()
+	one.address = first.URL
+	one.start()
+	first.Config.Handler = serve.NewS3(serve.NewSite(one.set, serve.SiteOptions{}), serve.S3Options{Keeper: one.g})
+	two := &world{t: t, st: one.st, dir: one.dir, log: t.TempDir(), only: "b", is: map[string]entry{}}
+	two.start()
+	t.Cleanup(two.end)
+	second := two.server()
+	defer second.Close()
+	for _, at := range []string{first.URL, second.URL} {
+		if code, text := one.asked(http.MethodPut, at+"/b/"+at[len(at)-4:], at); code != http.StatusOK {
+			t.Fatal(code, text)
+		}
+	}
+	for _, at := range []string{first.URL, second.URL} {
+		for _, of := range []string{first.URL, second.URL} {
+			if code, text := one.asked(http.MethodGet, at+"/b/"+of[len(of)-4:], ""); code != http.StatusOK || text != of {
+				t.Fatal(code, text)
+			}
+		}
+	}
+	// When the owner has left, another takes its place.
+	if err := one.g.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	one.end()
+	one.g = nil
+	if code, _ := one.asked(http.MethodGet, second.URL+"/b/x", ""); code != http.StatusServiceUnavailable {
+		t.Fatal(code)
+	}
+	if code, text := one.asked(http.MethodGet, second.URL+"/b/"+first.URL[len(first.URL)-4:], ""); code != http.StatusOK || text != first.URL {
+		t.Fatal(code, text)
+	}
+	if code, text := one.asked(http.MethodPut, second.URL+"/b/x", "y"); code != http.StatusOK {
+		t.Fatal(code, text)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,9 @@ type Keeper interface {
 	Make(ctx context.Context, bucket string) error             // ErrBucketExists
 	Remove(ctx context.Context, bucket string) error           // ErrBucketNotEmpty, ErrNoArchive, ErrReadOnly
 	Bucket(ctx context.Context, bucket string) (Bucket, error) // ErrNoArchive, ErrReadOnly
+	// Elsewhere returns what answers requests for a bucket instead of this server, or
+	// nil.
+	Elsewhere(ctx context.Context, bucket string) http.Handler
 }
 
 // A Bucket is one of a Keeper. What a method has done is durable when it

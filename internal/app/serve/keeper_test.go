@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -57,6 +58,8 @@ func (m *mem) next() string {
 	m.n++
 	return fmt.Sprintf("%06d", m.n)
 }
+
+func (m *mem) Elsewhere(context.Context, string) http.Handler { return nil }
 
 func (m *mem) Make(_ context.Context, name string) error {
 	m.mu.Lock()

@@ -80,6 +80,13 @@ func (s *S3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer s.site.gate.leave()
+		if s.o.Keeper != nil {
+			bucket, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+			if other := s.o.Keeper.Elsewhere(r.Context(), bucket); other != nil {
+				other.ServeHTTP(w, r)
+				return
+			}
+		}
 		s.route(w, r, sig)
 	})
 }
