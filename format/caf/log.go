@@ -265,7 +265,7 @@ type LogReader struct {
 	buf    []byte
 	bufAt  int64
 	moved  int64 // by how much the last batch lies after where it says
-	budget int64 // bytes of frames that turn out to be none that may still be read
+	budget int64 // bytes that Find may still read in vain
 }
 
 // NewLogReader reads the header of a segment, and later at least block bytes at a time. It returns
@@ -392,7 +392,7 @@ func (r *LogReader) Find() (moved *LogBatch, _ error) {
 		mark = append(mark, r.ID[:]...)
 	}
 	buf := make([]byte, min(findLogBlock+int64(len(mark)), r.size))
-	for from := r.End; from < r.size; from += findLogBlock {
+	for from := r.End; from < r.size && r.budget >= 0; from += findLogBlock {
 		b := buf[:min(int64(len(buf)), r.size-from)]
 		if err := r.read(b, from); err != nil {
 			return nil, err
@@ -407,17 +407,20 @@ func (r *LogReader) Find() (moved *LogBatch, _ error) {
 			if err != nil {
 				return nil, err
 			}
-			if x == nil || x.Number < r.Batch || x.seq < r.Next {
+			if x == nil {
 				continue
 			}
-			if x.own == x.Off {
+			later := x.Number >= r.Batch && x.seq >= r.Next
+			if later && x.own == x.Off {
 				return x, nil
 			}
-			if moved == nil && r.ID == x.id {
+			if later && moved == nil && r.ID == x.id {
 				moved = x
 			}
+			r.budget -= x.Contents - x.Off
 		}
 	}
+	r.budget -= r.size - r.End // it may be called again for each batch
 	return moved, nil
 }
 
