@@ -46,7 +46,7 @@ func (a *app) openGateway(ctx context.Context, set *serve.Set, o serving, log *s
 	return gateway.New(ctx, st, strings.TrimSuffix(name, "x"), only, set, gateway.Options{
 		Log: o.log, InBucket: inBucket, TakeOver: o.takeOver, Address: o.public, Logger: log, NoVerify: a.noVerify,
 		Packing: func(ctx context.Context, bucket string) (fleet.Packing, error) {
-			return fleet.OfGateway(ctx, bucket, storekit.AddressOf(st, strings.TrimSuffix(name, "x")+bucket+".caf"))
+			return fleet.OfGateway(ctx, bucket, storekit.AddressOf(st, strings.TrimSuffix(name, "x")+bucket+".caf"), float64(o.protect))
 		},
 		Find: func(c *book.Book) gateway.Find {
 			return outside.Rule{Store: c.Store(), Name: c.Name(), Allowed: a.mayLead()}.Find

@@ -59,8 +59,8 @@ By default only this machine can connect; --addr sets another address.`,
 			if o.durable != "disk" && o.durable != "bucket" {
 				return usage("--durable %s: expected disk or bucket", o.durable)
 			}
-			if o.write == "" && (o.log != "" || o.durable != "disk" || o.public != "" || o.takeOver) {
-				return usage("--durable, --log, --write-url and --take-over need --write")
+			if o.write == "" && (o.log != "" || o.protect > 0 || o.durable != "disk" || o.public != "" || o.takeOver) {
+				return usage("--durable, --log, --protect, --write-url and --take-over need --write")
 			}
 			if len(a.through) > 0 && o.catalog == "" {
 				return usage("--through needs --catalog")
@@ -82,6 +82,7 @@ By default only this machine can connect; --addr sets another address.`,
 	f.StringVar(&o.write, "write", "", "take what S3 clients write into the catalogue, or those in the folder, at this `address`")
 	f.StringVar(&o.durable, "durable", "disk", "with --write: what answers wait for: `disk`, a log on this machine, or bucket, an archive and a commit there")
 	f.StringVar(&o.log, "log", "", "with --write: folder for what is not packed yet (default: that of the catalogues)")
+	f.Var(&o.protect, "protect", "with --write: write parity beside each archive that can restore this share of it: 5%")
 	f.StringVar(&o.public, "write-url", "", "with --write: the `URL` at which other gateways reach this one")
 	f.BoolVar(&o.takeOver, "take-over", false, "with --write: go on without the log of another gateway, which is lost")
 	f.StringVar(&o.token, "token", "", "TOKEN that requests must send, or @FILE or $HOLDALL_SERVE_TOKEN")
@@ -113,6 +114,7 @@ type serving struct {
 	durable     string
 	log         string
 	public      string
+	protect     shareFlag
 	takeOver    bool
 
 	signed serve.Key

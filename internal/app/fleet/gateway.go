@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/store"
 )
 
@@ -21,13 +22,15 @@ type Packing struct {
 	Roots catalog.Roots // of archives
 	// Name returns the name of an archive, without its folder. No other one has the number.
 	Name func(number int64) string
+	// Protect ensures that an archive has the parity that was asked for, and adds it to what is recorded.
+	Protect func(ctx context.Context, name string, s *survey.Survey) error
 }
 
 // OfGateway returns the packing for a bucket. target is the address of an archive, from which the names of all others
-// are made.
-func OfGateway(ctx context.Context, bucket, target string) (p Packing, err error) {
+// are made. protect is the share of each archive that its parity restores; 0 means none.
+func OfGateway(ctx context.Context, bucket, target string, protect float64) (p Packing, err error) {
 	source := gateways + bucket
-	b, err := json.Marshal(settings{Sources: []string{source}, ChunkSize: defaultChunkSize, ChunkObjects: defaultChunkObjects})
+	b, err := json.Marshal(settings{Sources: []string{source}, ChunkSize: defaultChunkSize, ChunkObjects: defaultChunkObjects, Protect: protect})
 	if err != nil {
 		return p, err
 	}
@@ -37,6 +40,12 @@ func OfGateway(ctx context.Context, bucket, target string) (p Packing, err error
 		return p, err
 	}
 	p.Name = func(number int64) string { return path.Base(j.chunk(0, int(number-1))) } // no listing has the number 0
+	p.Protect = func(ctx context.Context, name string, s *survey.Survey) error {
+		if err := j.protected(ctx, path.Join(path.Dir(j.name), name)); err != nil {
+			return err
+		}
+		return j.withParity(ctx, s)
+	}
 	p.Roots = j.roots()
 	p.Plan, err = plan.stored()
 	return p, err

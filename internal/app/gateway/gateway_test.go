@@ -78,7 +78,7 @@ func (w *world) start() {
 	w.set = serve.NewSet(serve.SetOptions{})
 	var err error
 	if w.g, err = New(w.t.Context(), w.st, "", w.only, w.set, Options{Log: cmp.Or(w.log, w.dir), Address: w.address, InBucket: w.there, Packing: func(ctx context.Context, bucket string) (fleet.Packing, error) {
-		return fleet.OfGateway(ctx, bucket, w.dir+"/"+bucket+".caf")
+		return fleet.OfGateway(ctx, bucket, w.dir+"/"+bucket+".caf", 0)
 	}, Find: func(*book.Book) Find {
 		return func(_ context.Context, address string) (store.Store, string, error) {
 			return w.st, strings.TrimPrefix(address, w.dir+"/"), nil

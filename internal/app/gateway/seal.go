@@ -220,6 +220,9 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 			return err
 		}
 		defer x.In.Close()
+		if err := b.packing.Protect(ctx, name, &x); err != nil {
+			return err
+		}
 		x.Roots = b.packing.Roots
 		step.Add = append(step.Add, catalog.Addition{Archive: x.Archive, Rows: x.Rows(ctx, nil)})
 	}
