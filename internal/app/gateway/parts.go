@@ -21,8 +21,8 @@ import (
 	"github.com/holdall/holdall/store/storekit"
 )
 
-// An upload in parts lies beside the catalogue, in BUCKET.uploads/ID/. The object "begun" says of what it is. Each part
-// has its content in an object of its own, and a record part-NUMBER that names it, which the next one replaces.
+// An upload in parts lies beside the catalogue, in BUCKET.uploads. The object ID-begun says of what it is. Each part has
+// its content in an object of its own, and a record ID-part-NUMBER that names it, which the next one replaces.
 const (
 	begunName = "begun"
 	partName  = "part-%05d"
@@ -44,7 +44,7 @@ var uploadID = regexp.MustCompile("^[0-9A-Z]{26}$")
 
 // uploads is what the names of all uploads begin with, or of one.
 func (b *bucket) uploads(id ...string) string {
-	return b.g.at + b.name + ".uploads/" + strings.Join(append(id, ""), "/")
+	return b.g.at + b.name + ".uploads/" + strings.Join(append(id, ""), "-")
 }
 
 func putJSON(ctx context.Context, st store.Store, name string, v any, wish store.Wishes) error {
@@ -145,7 +145,7 @@ func (b *bucket) parts(ctx context.Context, id string) (all []part, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if strings.HasPrefix(path.Base(info.Name), "part-") {
+		if strings.HasPrefix(info.Name, b.uploads(id)+"part-") {
 			records = append(records, &found{name: info.Name})
 		}
 	}
@@ -231,17 +231,17 @@ func (b *bucket) Uploads(ctx context.Context) (all []serve.Begun, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if path.Base(info.Name) != begunName {
+		id, is := strings.CutSuffix(strings.TrimPrefix(info.Name, b.uploads()), "-"+begunName)
+		if !is {
 			continue
 		}
-		id := path.Base(path.Dir(info.Name))
-		var is begun
-		if err := getJSON(ctx, b.book.Store(), info.Name, &is); errors.Is(err, fs.ErrNotExist) {
+		var of begun
+		if err := getJSON(ctx, b.book.Store(), info.Name, &of); errors.Is(err, fs.ErrNotExist) {
 			continue // it has just ended
 		} else if err != nil {
 			return nil, err
 		}
-		all = append(all, serve.Begun{Key: string(is.Key), ID: id, Time: is.Time})
+		all = append(all, serve.Begun{Key: string(of.Key), ID: id, Time: of.Time})
 	}
 	slices.SortFunc(all, func(a, b serve.Begun) int {
 		return cmp.Or(strings.Compare(a.Key, b.Key), a.Time.Compare(b.Time), strings.Compare(a.ID, b.ID))
