@@ -356,12 +356,12 @@ func TestTags(t *testing.T) {
 	doc := func(tags string) string { return "<Tagging><TagSet>" + tags + "</TagSet></Tagging>" }
 	tag := func(k, v string) string { return "<Tag><Key>" + k + "</Key><Value>" + v + "</Value></Tag>" }
 	expect(t, 200, "", "PUT", url+"?tagging", doc(tag("b", "x y/z")+tag("a", "")))
-	answer := expect(t, 200, doc(tag("a", "") + tag("b", "x y/z"))[len("<Tagging>"):], "GET", url+"?tagging", "")
+	expect(t, 200, doc(tag("a", "") + tag("b", "x y/z"))[len("<Tagging>"):], "GET", url+"?tagging", "")
 	expect(t, 400, "<Code>InvalidTag</Code>", "PUT", url+"?tagging", doc(tag("a", "1")+tag("a", "2")))
 	expect(t, 400, "<Code>MalformedXML</Code>", "PUT", url+"?tagging", "")
 	expect(t, 400, "<Code>BadRequest</Code>", "PUT", url+"?tagging", doc(tag("1", "")+tag("2", "")+tag("3", "")+tag("4", "")+tag("5", "")+tag("6", "")+tag("7", "")+tag("8", "")+tag("9", "")+tag("10", "")+tag("11", "")))
 	expect(t, 404, "<Code>NoSuchKey</Code>", "PUT", at+"/b-1/none?tagging", doc(""))
-	answer = expect(t, 200, "hello", "GET", url, "")
+	answer := expect(t, 200, "hello", "GET", url, "")
 	if answer.Header.Get("x-amz-tagging-count") != "2" {
 		t.Error(answer.Header)
 	}
