@@ -31,7 +31,7 @@ var planted = []testkit.Plant{
 	{"an index of which a part was written counts as sealed", "segment.go", "if !whole {\n					return nil\n				}", "if !whole {\n					s.sealed.Store(size)\n				}"},
 	{"sealing does not sync", "segment.go", "		err = s.f.Sync()\n	}\n	if err != nil {\n		return 0,", "		err = nil\n	}\n	if err != nil {\n		return 0,"},
 	{"deleted files are in the index", "../../../../format/caf/log.go", "if r.odd&noStart == 0 {", "if r.odd&noStart == 0 || true {"},
-	{"an older copy of a frame is a later batch", "../../../../format/caf/log.go", "x.Number < r.Batch || x.seq < r.Next", "false"},
+	{"an older copy of a frame is a later batch", "../../../../format/caf/log.go", "x.Number >= r.Batch && x.seq >= r.Next", "true"},
 	{"the zeros at the end are lacking", "segment.go", "[]int64{s.Size(), complete(s.Size())}", "[]int64{s.Size()}"},
 }
 
