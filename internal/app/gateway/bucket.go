@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -228,22 +227,19 @@ func (b *bucket) may(c, before *change) error {
 	if c.if_ == (serve.Condition{}) {
 		return nil
 	}
-	is, tag := false, ""
-	switch {
+	tag := ""
+	switch r := b.newest(c.Name); {
 	case before != nil:
-		is, tag = !before.Deleted, before.ETag
-	default:
-		r := b.newest(c.Name)
-		switch {
-		case r != nil:
-			is, tag = r.What == rows.Put, tagOf(r.ETag, r.Digest)
-		case c.seen != b.gone.Load():
-			return errAgain
-		case c.base != nil:
-			is, tag = true, tagOf(c.base.ETag, c.base.Digest)
-		}
+		tag = before.ETag
+	case r != nil && r.What == rows.Put:
+		tag = tagOf(r.ETag, r.Digest)
+	case r != nil:
+	case c.seen != b.gone.Load():
+		return errAgain
+	case c.base != nil:
+		tag = tagOf(c.base.ETag, c.base.Digest)
 	}
-	return met(c.if_, is, tag, c.Deleted)
+	return c.if_.Check(tag)
 }
 
 // newest returns the newest row that the log has of a name, or nil.
@@ -313,12 +309,12 @@ func (b *bucket) Delete(ctx context.Context, all []serve.Deletion) []error {
 func (b *bucket) Change(ctx context.Context, key string, change func(headers map[string]string) (map[string]string, error)) error {
 	for {
 		e, err := b.tree.Lookup(ctx, key)
+		l, ok := e.Ref.(catalog.Location)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && (!ok || !e.Kind.HasContent()) {
+			err = serve.ErrNoObject
+		}
 		if err != nil {
 			return err
-		}
-		l, ok := e.Ref.(catalog.Location)
-		if !ok || !e.Kind.HasContent() {
-			return &fs.PathError{Op: "change", Path: key, Err: fs.ErrNotExist}
 		}
 		headers, err := b.book.HeadersOf(ctx, l)
 		if err == nil {
@@ -340,30 +336,9 @@ func (b *bucket) Change(ctx context.Context, key string, change func(headers map
 	}
 }
 
-// tagOf is the ETag of an object. What was packed from elsewhere has none of its own.
+// tagOf is the ETag of an object. What was packed from elsewhere may have none of its own.
 func tagOf(etag string, d format.Digest) string {
-	return cmp.Or(etag, serve.TagOf(d))
-}
-
-// met returns why a condition is not met by what there is. A deletion of what is not there does nothing, so it may.
-func met(c serve.Condition, is bool, tag string, deletion bool) error {
-	switch {
-	case c.Match != "" && !is && !deletion:
-		return fs.ErrNotExist
-	case c.Match != "" && is && !among(c.Match, tag), c.NoneMatch != "" && is && among(c.NoneMatch, tag):
-		return serve.ErrCondition
-	}
-	return nil
-}
-
-// among reports whether a list of ETags has one, or is a star.
-func among(all, tag string) bool {
-	for one := range strings.SplitSeq(all, ",") {
-		if one = strings.TrimSpace(one); one == "*" || strings.Trim(one, `"`) == strings.Trim(tag, `"`) {
-			return true
-		}
-	}
-	return false
+	return cmp.Or(etag, serve.TagOf(d), `"-"`)
 }
 
 // outward is an error of the log as clients hear of it.

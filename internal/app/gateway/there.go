@@ -78,15 +78,15 @@ func (b *bucket) meets(ctx context.Context, s *book.State, batch []*change) erro
 	for _, c := range batch {
 		var err error
 		if c.if_ != (serve.Condition{}) {
+			tag := ""
 			if before := now[c.Name]; before != nil {
-				err = met(c.if_, !before.Deleted, before.ETag, c.Deleted)
-			} else {
-				f, ferr := b.book.NewestAt(ctx, s, c.Name)
-				if ferr != nil && !errors.Is(ferr, fs.ErrNotExist) {
-					return ferr
-				}
-				err = met(c.if_, ferr == nil, tagOf(f.ETag, f.Digest), c.Deleted)
+				tag = before.ETag
+			} else if f, err := b.book.NewestAt(ctx, s, c.Name); err == nil {
+				tag = tagOf(f.ETag, f.Digest)
+			} else if !errors.Is(err, fs.ErrNotExist) {
+				return err
 			}
+			err = c.if_.Check(tag)
 		}
 		if err != nil {
 			refused[c] = err
