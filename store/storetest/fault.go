@@ -123,3 +123,11 @@ func Fault(st store.Store, inject Injector) store.Store {
 		return injected
 	})
 }
+
+// Around returns a store that calls do for each request to st. It calls act to make the request, or does not. op and
+// name are those of an [Injector].
+func Around(st store.Store, do func(op, name string, act func() error) error) store.Store {
+	return newHooked(st, func(r request, act func(n int64) error) error {
+		return do(r.op, r.name, func() error { return act(r.n) })
+	})
+}

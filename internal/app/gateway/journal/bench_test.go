@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/holdall/holdall/internal/app/gateway/journal/disk"
 )
 
 // BenchmarkAppend compares a batch with the least that a disk can do for it.
@@ -35,7 +37,7 @@ func BenchmarkAppend(b *testing.B) {
 	})
 	for _, size := range []int{4096, 16 * 4096} {
 		b.Run(fmt.Sprintf("lone/%d", size), func(b *testing.B) {
-			f, err := folder(filepath.Dir(b.TempDir())).Create("lone")
+			f, err := disk.Folder(filepath.Dir(b.TempDir())).Create("lone")
 			must(b, err)
 			defer f.Close()
 			must(b, f.Allocate(mostRoom))
@@ -60,7 +62,7 @@ func BenchmarkOpen(b *testing.B) {
 	content := make([]byte, 4096)
 	for _, rows := range []int{1, 16} {
 		b.Run(fmt.Sprint("rows/", rows), func(b *testing.B) {
-			d, err := openFolder(filepath.Join(dir, fmt.Sprint(rows)))
+			d, err := disk.Open(filepath.Join(dir, fmt.Sprint(rows)))
 			must(b, err)
 			j, _, err := open(b.Context(), "", unsynced{d}, Options{})
 			must(b, err)
@@ -97,13 +99,13 @@ func BenchmarkOpen(b *testing.B) {
 }
 
 // unsynced is a folder whose files are not synced, to write much quickly.
-type unsynced struct{ folder }
+type unsynced struct{ disk.Folder }
 
-func (d unsynced) Open(name string) (file, error) {
-	f, err := d.folder.Open(name)
+func (d unsynced) Open(name string) (disk.File, error) {
+	f, err := d.Folder.Open(name)
 	return unsyncedFile{f}, err
 }
 
-type unsyncedFile struct{ file }
+type unsyncedFile struct{ disk.File }
 
 func (unsyncedFile) Datasync() error { return nil }

@@ -11,11 +11,12 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/testkit/disktest"
 )
 
 // whole is a disk with a log of two segments that was closed, or left as a crash does.
-func whole(t *testing.T, closed bool) *simDisk {
-	d := newSim(testkit.Rand(t))
+func whole(t *testing.T, closed bool) *disktest.Disk {
+	d := disktest.New(testkit.Rand(t))
 	j, _, err := open(t.Context(), "log", d, Options{Room: 4096})
 	must(t, err)
 	for range 3 {
@@ -29,15 +30,15 @@ func whole(t *testing.T, closed bool) *simDisk {
 	if closed {
 		must(t, j.Close())
 	}
-	d.restart(false)
+	d.Restart(false)
 	return d
 }
 
 // files returns what all files have.
-func files(d *simDisk) map[string]string {
+func files(d *disktest.Disk) map[string]string {
 	all := map[string]string{}
-	for name, n := range d.names {
-		all[name] = string(n.view)
+	for name, n := range d.Names {
+		all[name] = string(n.View)
 	}
 	return all
 }
@@ -52,10 +53,10 @@ func TestDamageIsNotTakenForACrash(t *testing.T) {
 	try := func(name string, at int, last bool) {
 		t.Helper()
 		for n, content := range all {
-			d.names[n].view = []byte(content)
+			d.Names[n].View = []byte(content)
 		}
-		d.restart(false)
-		b := d.names[name].view
+		d.Restart(false)
+		b := d.Names[name].View
 		if b[at] ^= byte(1 + rng.IntN(255)); at >= len(b) {
 			t.Fatal("outside")
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/testkit/disktest"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -26,8 +27,8 @@ func TestHistories(t *testing.T) {
 	for n := range testkit.Rounds(t, 3000) {
 		cryptotest.SetGlobalRandom(t, seed+uint64(n))
 		rng := rand.New(rand.NewPCG(seed+uint64(n), 1))
-		d := newSim(rng)
-		d.sparse = rng.IntN(2) == 0
+		d := disktest.New(rng)
+		d.Sparse = rng.IntN(2) == 0
 		h := &history{t: t, rng: rng, d: d, room: []int64{1, 600, 3000, 20_000}[rng.IntN(4)]}
 		if err := h.run(); err != nil {
 			t.Fatalf("%s\n%s=%d: %v", strings.Join(h.lines, "\n"), testkit.SeedVar, seed+uint64(n), err)
@@ -45,7 +46,7 @@ type version struct {
 type history struct {
 	t     testing.TB
 	rng   *rand.Rand
-	d     *simDisk
+	d     *disktest.Disk
 	room  int64
 	lines []string
 
@@ -75,7 +76,7 @@ func (h *history) run() error {
 			if err := h.step(); err != nil {
 				return err
 			}
-			if h.d.calls == 0 {
+			if h.d.Calls == 0 {
 				break
 			}
 		}
@@ -84,10 +85,10 @@ func (h *history) run() error {
 			h.say("close: %v", h.j.Close())
 		}
 		h.say("restart, power cut: %v", cut)
-		h.d.restart(cut)
-		h.d.room = 1 << 20
+		h.d.Restart(cut)
+		h.d.Room = 1 << 20
 	}
-	h.d.room = 1 << 20
+	h.d.Room = 1 << 20
 	return h.start()
 }
 
@@ -95,31 +96,31 @@ func (h *history) run() error {
 func (h *history) harm() {
 	switch h.rng.IntN(6) {
 	case 0:
-		h.d.calls = 1 + h.rng.IntN(40)
+		h.d.Calls = 1 + h.rng.IntN(40)
 	case 1:
-		h.d.badSync = 1 + h.rng.IntN(12)
+		h.d.BadSync = 1 + h.rng.IntN(12)
 	case 2:
-		h.d.badIO = 1 + h.rng.IntN(12)
+		h.d.BadIO = 1 + h.rng.IntN(12)
 	case 3:
-		h.d.room = h.d.used() + int64(h.rng.IntN(8000))
+		h.d.Room = h.d.Used() + int64(h.rng.IntN(8000))
 	}
-	h.say("harm: dies in %d, bad sync in %d, bad write in %d, room %d", h.d.calls, h.d.badSync, h.d.badIO, h.d.room)
+	h.say("harm: dies in %d, bad sync in %d, bad write in %d, room %d", h.d.Calls, h.d.BadSync, h.d.BadIO, h.d.Room)
 }
 
 // start opens the log, however often that is interrupted, and compares what it has.
 func (h *history) start() error {
 	for try := range 9 {
 		if try < 4 && h.rng.IntN(2) == 0 {
-			h.d.calls = 3 + h.rng.IntN(9)
+			h.d.Calls = 3 + h.rng.IntN(9)
 		} else if try < 3 && h.rng.IntN(6) == 0 {
-			h.d.badSync = 1
+			h.d.BadSync = 1
 		}
 		if h.rng.IntN(3) == 0 {
-			h.d.room = h.d.used() // a full disk does not matter
+			h.d.Room = h.d.Used() // a full disk does not matter
 		}
 		j, segments, err := open(h.t.Context(), "log", h.d, Options{Room: h.room, Text: "of a history"})
-		h.d.room = 1 << 20
-		if err == nil && h.d.calls != 0 {
+		h.d.Room = 1 << 20
+		if err == nil && h.d.Calls != 0 {
 			h.j, h.segments, h.stopped = j, segments, false
 			return h.compare()
 		}
@@ -127,7 +128,7 @@ func (h *history) start() error {
 			return err
 		}
 		h.say("open: %v", err)
-		h.d.restart(h.rng.IntN(2) == 0)
+		h.d.Restart(h.rng.IntN(2) == 0)
 	}
 	return errors.New("it never opens")
 }
@@ -211,8 +212,8 @@ func (h *history) append() error {
 			r.Deleted = true
 		case 1: // the log itself
 			for _, name := range []string{nameOf(int64(1 + h.rng.IntN(5)))} {
-				if n := h.d.names[name]; n != nil {
-					r.Content = slices.Clone(n.view[:min(len(n.view), 5000)])
+				if n := h.d.Names[name]; n != nil {
+					r.Content = slices.Clone(n.View[:min(len(n.View), 5000)])
 				}
 			}
 		case 2:
@@ -235,7 +236,7 @@ func (h *history) append() error {
 	switch {
 	case h.stopped && err == nil:
 		return errors.New("it goes on after the disk has failed")
-	case err == nil && h.d.calls != 0:
+	case err == nil && h.d.Calls != 0:
 		for _, v := range all {
 			if v.row.Seq <= h.seq {
 				return fmt.Errorf("sequence number %d after %d", v.row.Seq, h.seq)
@@ -244,16 +245,16 @@ func (h *history) append() error {
 		}
 		h.there = append(h.there, all...)
 	case errors.Is(err, ErrFull):
-	case !errors.Is(err, ErrStopped) && h.d.calls != 0:
+	case !errors.Is(err, ErrStopped) && h.d.Calls != 0:
 		return errors.New("the disk has failed, and the log goes on")
 	case !h.stopped:
 		h.flying, h.stopped = all, errors.Is(err, ErrStopped)
 	}
-	if h.d.room < 1<<20 && h.d.calls != 0 && !h.stopped && h.rng.IntN(3) == 0 {
-		h.d.room = 1 << 20 // somebody has made room
-		if err := h.j.Append([]*Record{deletion("x")}); err != nil && !errors.Is(err, ErrStopped) && h.d.calls != 0 {
+	if h.d.Room < 1<<20 && h.d.Calls != 0 && !h.stopped && h.rng.IntN(3) == 0 {
+		h.d.Room = 1 << 20 // somebody has made room
+		if err := h.j.Append([]*Record{deletion("x")}); err != nil && !errors.Is(err, ErrStopped) && h.d.Calls != 0 {
 			return fmt.Errorf("append after the disk was full: %w", err)
-		} else if h.stopped = errors.Is(err, ErrStopped); err == nil && h.d.calls != 0 {
+		} else if h.stopped = errors.Is(err, ErrStopped); err == nil && h.d.Calls != 0 {
 			v := version{segment: h.j.current.Log().Number, row: caf.LogRow{Name: "x", Deleted: true, Seq: h.seq + 1}}
 			h.there, h.seq = append(h.there, v), h.seq+1
 		} else {
@@ -283,7 +284,7 @@ func (h *history) seal() error {
 	s := h.segments[h.rng.IntN(len(h.segments))]
 	size, err := s.Seal(h.t.Context())
 	h.say("seal %d: %v", s.Log().Number, err)
-	if err != nil || h.d.calls == 0 {
+	if err != nil || h.d.Calls == 0 {
 		return nil
 	}
 	if h.sealed[s.Log().Number] = true; h.rng.IntN(4) > 0 {
@@ -311,9 +312,9 @@ func (h *history) remove() error {
 	h.removing = s.Log().Number
 	switch h.rng.IntN(8) {
 	case 0:
-		h.d.calls = 1 + h.rng.IntN(3)
+		h.d.Calls = 1 + h.rng.IntN(3)
 	case 1:
-		h.d.badSync = 1
+		h.d.BadSync = 1
 	}
 	err := s.Remove()
 	h.say("remove %d: %v", h.removing, err)
@@ -323,7 +324,7 @@ func (h *history) remove() error {
 	} else {
 		s.Release()
 	}
-	if err != nil || h.d.calls == 0 {
+	if err != nil || h.d.Calls == 0 {
 		return nil
 	}
 	h.there = slices.DeleteFunc(h.there, func(v version) bool { return v.segment == h.removing })

@@ -24,6 +24,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
+	"github.com/holdall/holdall/internal/app/gateway/journal/disk"
 )
 
 var (
@@ -37,13 +38,6 @@ var (
 	ErrRemoved = errors.New("the segment was removed")
 )
 
-// A LockedError means that another process has the log open.
-type LockedError struct{ Dir, PID string }
-
-func (e *LockedError) Error() string {
-	return fmt.Sprintf("%s: process %s uses this log: only one gateway may", e.Dir, e.PID)
-}
-
 // Options are the options of Open.
 type Options struct {
 	Text string // of the caller, for the headers of new segments; at most 64 KiB
@@ -56,6 +50,8 @@ type Options struct {
 	Used func(caf.Log) bool
 	// NoSync makes nothing durable: the log is in a folder that nobody needs later.
 	NoSync bool
+	// Disk is the folder of the log; nil means that of the system.
+	Disk disk.Disk
 }
 
 // A Record is a row of the log with its content. Append sets Seq, Size, Off and Segment, and Sum if it is zero.
@@ -69,7 +65,7 @@ type Record struct {
 type Journal struct {
 	dir  string
 	o    Options
-	disk disk
+	disk disk.Disk
 	lock io.Closer
 
 	mu       sync.Mutex
@@ -94,17 +90,20 @@ const (
 // returned in their order: they only wait to be sealed and removed. Damage that no crash leaves is a
 // *format.CorruptError, and then nothing was changed.
 func Open(ctx context.Context, dir string, o Options) (*Journal, []*Segment, error) {
-	d, err := openFolder(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	if o.NoSync {
-		return open(ctx, dir, volatile{d}, o)
+	d := o.Disk
+	if d == nil {
+		folder, err := disk.Open(dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		if d = folder; o.NoSync {
+			d = disk.Volatile{Folder: folder}
+		}
 	}
 	return open(ctx, dir, d, o)
 }
 
-func open(ctx context.Context, dir string, d disk, o Options) (_ *Journal, _ []*Segment, err error) {
+func open(ctx context.Context, dir string, d disk.Disk, o Options) (_ *Journal, _ []*Segment, err error) {
 	if o.Room = roundUp(o.Room); o.Room <= 0 {
 		o.Room = mostRoom
 	}

@@ -12,6 +12,8 @@ import (
 	_ "github.com/holdall/holdall/format/all"
 	"github.com/holdall/holdall/format/caf"
 	_ "github.com/holdall/holdall/store/all"
+
+	"github.com/holdall/holdall/internal/app/gateway/journal/disk"
 )
 
 func record(name, content string) *Record {
@@ -82,7 +84,7 @@ func TestALogOnADisk(t *testing.T) {
 	if _, err := j.current.Seal(t.Context()); err == nil {
 		t.Error("sealed a segment that grows")
 	}
-	var locked *LockedError
+	var locked *disk.LockedError
 	if _, _, err := Open(t.Context(), dir, Options{}); !errors.As(err, &locked) || locked.PID != fmt.Sprint(os.Getpid()) {
 		t.Errorf("opened it twice: %v", err)
 	}
@@ -134,7 +136,7 @@ func TestASecondProcessIsRefused(t *testing.T) {
 	c := exec.Command(os.Args[0], "-test.run=^TestASecondProcessIsRefused$", "-test.v")
 	c.Env = append(os.Environ(), "HOLDALL_JOURNAL="+dir)
 	out, err := c.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), (&LockedError{dir, fmt.Sprint(os.Getpid())}).Error()) {
+	if err != nil || !strings.Contains(string(out), (&disk.LockedError{Dir: dir, PID: fmt.Sprint(os.Getpid())}).Error()) {
 		t.Errorf("%s, %v", out, err)
 	}
 }

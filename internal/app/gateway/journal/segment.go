@@ -10,12 +10,13 @@ import (
 	"sync/atomic"
 
 	"github.com/holdall/holdall/format/caf"
+	"github.com/holdall/holdall/internal/app/gateway/journal/disk"
 )
 
 // A Segment is a file of the log.
 type Segment struct {
 	j       *Journal
-	f       file
+	f       disk.File
 	log     caf.Log
 	first   int64        // where batches begin
 	end     atomic.Int64 // of the last batch that is on the disk

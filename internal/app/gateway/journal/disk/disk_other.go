@@ -1,6 +1,6 @@
 //go:build !linux
 
-package journal
+package disk
 
 // Allocate makes no room: each write does.
 func (f osFile) Allocate(size int64) error { return f.extend(size) }
