@@ -268,7 +268,7 @@ func (b *bucket) Put(ctx context.Context, key string, u *serve.Upload) (done ser
 }
 
 func (b *bucket) put(ctx context.Context, key string, u *serve.Upload, at time.Time) (done serve.Written, err error) {
-	if u.Size >= large {
+	if u.Size >= b.g.o.large {
 		return b.putLarge(ctx, key, u, at)
 	}
 	content := make([]byte, u.Size)

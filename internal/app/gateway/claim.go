@@ -13,8 +13,8 @@ import (
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/gateway/journal"
+	"github.com/holdall/holdall/internal/app/gateway/journal/disk"
 	"github.com/holdall/holdall/store"
-	"github.com/holdall/holdall/store/local"
 )
 
 // One gateway owns a catalogue: it has changes in its log that no commit has. A claim in the catalogue says which.
@@ -47,12 +47,7 @@ type owner struct {
 const ownerName = "owner"
 
 // owner returns the owner of the log, which is new if the log is. It is written before the catalogue has the claim.
-func (b *bucket) owner(ctx context.Context) (is owner, text string, err error) {
-	dir := b.g.folder(b.name)
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return is, "", err
-	}
-	st := local.New(dir)
+func (b *bucket) owner(ctx context.Context, st store.Store) (is owner, text string, err error) {
 	err = getJSON(ctx, st, ownerName, &is)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = putJSON(ctx, st, ownerName, owner{b.book.ID(), b.g.o.text()}, store.Wishes{Once: true})
@@ -80,9 +75,13 @@ func (b *bucket) recover(ctx context.Context) error {
 		}
 		b.temporary = dir
 	}
-	claim, o := book.NewClaim(sharedClaim, "", ""), journal.Options{NoSync: true, Room: 1}
+	d, st, err := b.g.o.folder(dir)
+	if err != nil {
+		return err
+	}
+	claim, o := book.NewClaim(sharedClaim, "", ""), journal.Options{Disk: disk.Volatile{Disk: d}, Room: 1}
 	if !b.g.o.InBucket {
-		is, text, err := b.owner(ctx)
+		is, text, err := b.owner(ctx, st)
 		if err != nil {
 			return err
 		}
@@ -91,7 +90,7 @@ func (b *bucket) recover(ctx context.Context) error {
 			return err
 		}
 		claim = book.NewClaim(is.Claim, b.g.o.Address, dir)
-		o = journal.Options{Text: text, Used: func(log caf.Log) bool { return b.done(s, log) }}
+		o = journal.Options{Disk: d, Room: b.g.o.room, Text: text, Used: func(log caf.Log) bool { return b.done(s, log) }}
 	}
 	b.claim = claim.ID
 	log, all, err := journal.Open(ctx, dir, o)

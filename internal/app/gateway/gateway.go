@@ -28,9 +28,11 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/fleet"
+	"github.com/holdall/holdall/internal/app/gateway/journal/disk"
 	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/local"
 	"github.com/holdall/holdall/store/storekit"
 )
 
@@ -57,9 +59,13 @@ type Options struct {
 	// Logger is told of what is tried again; nil means slog.Default().
 	Logger *slog.Logger
 
-	now  func() time.Time
-	text func() string
-	wait func(ctx context.Context, d time.Duration) bool
+	now   func() time.Time
+	text  func() string
+	wait  func(ctx context.Context, d time.Duration) bool
+	large int64 // from that size on an object is an archive of its own
+	room  int64 // see [journal.Options]
+	// folder returns the folder of a log, as a disk and as a store.
+	folder func(dir string) (disk.Disk, store.Store, error)
 }
 
 // A Find finds the store of an archive by its address.
@@ -86,7 +92,7 @@ type Gateway struct {
 func New(ctx context.Context, st store.Store, at, only string, set *serve.Set, o Options) (*Gateway, error) {
 	o.SegmentSize, o.SealAfter, o.Logger = cmp.Or(o.SegmentSize, 256<<20), cmp.Or(o.SealAfter, 5*time.Minute), cmp.Or(o.Logger, slog.Default())
 	if o.now == nil {
-		o.now, o.text, o.wait = time.Now, rand.Text, wait
+		o.now, o.text, o.wait, o.large, o.folder = time.Now, rand.Text, wait, large, folder
 	}
 	g := &Gateway{st: st, at: at, only: only, set: set, o: o, buckets: map[string]*bucket{}, others: map[string]*forward{}}
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -118,6 +124,14 @@ func wait(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+func folder(dir string) (disk.Disk, store.Store, error) {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o777); err != nil {
+		return nil, nil, err
+	}
+	d, err := disk.Open(dir)
+	return d, local.New(dir), err
 }
 
 // found returns the names of the buckets whose catalogues are in the folder.
@@ -263,7 +277,7 @@ func (g *Gateway) open(ctx context.Context, name string) (err error) {
 // objects, each request asks for the next commit.
 func (g *Gateway) fresh() time.Duration {
 	if g.o.InBucket {
-		return 0
+		return -1
 	}
 	return 2 * time.Second
 }

@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -11,9 +13,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/zeebo/blake3"
+
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/rows"
@@ -245,14 +250,36 @@ func (b *bucket) place(ctx context.Context, seg *journal.Segment, name string) e
 		}
 	}
 	w, err := storekit.CreateAs(ctx, st, name, store.Wishes{Once: true})
+	if err == nil {
+		defer w.Abort()
+		if _, err = io.Copy(w, io.NewSectionReader(seg, 0, size)); err == nil {
+			_, err = w.Commit(ctx)
+		}
+	}
+	if errors.Is(err, fs.ErrExist) { // an earlier try has stored it
+		err = isPlaced(ctx, st, name, seg, size)
+	}
+	return err
+}
+
+// isPlaced returns an error unless an object is the archive that a segment has become. Their indexes have the
+// checksums of everything before them.
+func isPlaced(ctx context.Context, st store.Store, name string, seg *journal.Segment, size int64) error {
+	o, info, err := storekit.OpenInfo(ctx, st, name)
 	if err != nil {
 		return err
 	}
-	defer w.Abort()
-	if _, err := io.Copy(w, io.NewSectionReader(seg, 0, size)); err != nil {
-		return err
+	defer o.Close()
+	is, want, end := blake3.New(), blake3.New(), size-seg.Size()
+	if info.Size == size {
+		_, err = io.Copy(is, kit.NewSection(ctx, o, seg.Size(), end))
 	}
-	_, err = w.Commit(ctx)
+	if err == nil {
+		_, err = io.Copy(want, io.NewSectionReader(seg, seg.Size(), end))
+	}
+	if err == nil && !bytes.Equal(is.Sum(nil), want.Sum(nil)) {
+		err = fmt.Errorf("%s: another archive has this name: %w", format.Escape(name), fs.ErrExist)
+	}
 	return err
 }
 

@@ -48,8 +48,6 @@ type Options struct {
 	// Used reports whether a segment is the archive of a commit already, and must not be written to: a new
 	// time would make it another one.
 	Used func(caf.Log) bool
-	// NoSync makes nothing durable: the log is in a folder that nobody needs later.
-	NoSync bool
 	// Disk is the folder of the log; nil means that of the system.
 	Disk disk.Disk
 }
@@ -96,9 +94,7 @@ func Open(ctx context.Context, dir string, o Options) (*Journal, []*Segment, err
 		if err != nil {
 			return nil, nil, err
 		}
-		if d = folder; o.NoSync {
-			d = disk.Volatile{Folder: folder}
-		}
+		d = folder
 	}
 	return open(ctx, dir, d, o)
 }

@@ -47,13 +47,11 @@ type File interface {
 // A Folder is one of the system.
 type Folder string
 
-// Open makes a folder, if it is not there.
+// Open makes a folder, durably, if it is not there.
 func Open(dir string) (Folder, error) {
 	err := os.Mkdir(dir, 0o777)
-	if err == nil {
+	if err == nil || errors.Is(err, fs.ErrExist) {
 		err = Folder(filepath.Dir(dir)).Sync()
-	} else if errors.Is(err, fs.ErrExist) {
-		err = nil
 	}
 	return Folder(dir), err
 }
@@ -119,13 +117,13 @@ func (f osFile) Size() (int64, error) {
 	return fi.Size(), nil
 }
 
-// A Volatile is a folder in which nothing needs to survive.
-type Volatile struct{ Folder }
+// A Volatile is a disk on which nothing needs to survive.
+type Volatile struct{ Disk }
 
 func (d Volatile) Sync() error { return nil }
 
-func (d Volatile) Create(name string) (File, error) { return d.wrap(d.Folder.Create(name)) }
-func (d Volatile) Open(name string) (File, error)   { return d.wrap(d.Folder.Open(name)) }
+func (d Volatile) Create(name string) (File, error) { return d.wrap(d.Disk.Create(name)) }
+func (d Volatile) Open(name string) (File, error)   { return d.wrap(d.Disk.Open(name)) }
 
 func (d Volatile) wrap(f File, err error) (File, error) { return volatileFile{f}, err }
 

@@ -1,0 +1,1155 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"crypto/md5"
+	crand "crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"path"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/caf"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/fleet"
+	"github.com/holdall/holdall/internal/app/gateway/journal"
+	"github.com/holdall/holdall/internal/app/gateway/journal/disk"
+	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/testkit/disktest"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storetest"
+)
+
+// TestHistories has clients write and read a bucket at once, while gateways are flushed, killed, held up at any
+// request, cut off from the store, and take each other's place, and disks fail, fill up and lose their power. What the
+// clients were answered must be linearizable, and at the end the catalogue must have it. The seed of one that fails is
+// that of the test: HOLDALL_SEED=… repeats it, mostly.
+func TestHistories(t *testing.T) {
+	testkit.Serial(t)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // see settle
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	seed := testkit.Seed(t)
+	counts := map[string]int{}
+	for n := range testkit.Rounds(t, 200) {
+		cryptotest.SetGlobalRandom(t, seed+uint64(n))
+		var h *history
+		synctest.Test(t, func(t *testing.T) {
+			h = newHistory(t, seed+uint64(n))
+			h.run()
+		})
+		if h.linearizes(); h.wrong != nil {
+			t.Fatalf("%s\n%s=%d: %v", strings.Join(h.lines, "\n"), testkit.SeedVar, seed+uint64(n), h.wrong)
+		}
+		for what, n := range h.counts {
+			counts[what] += n
+		}
+	}
+	t.Log(counts)
+}
+
+var historyKeys = []string{"a/1", "a/2", "b", "c/1"}
+
+const (
+	historySegment = 2000
+	historyLarge   = 400
+)
+
+// A history is a store, machines beside it, and what clients have done. Everything that runs in it waits at gates,
+// which are opened one at a time.
+type history struct {
+	ctx      context.Context
+	there    bool // InBucket
+	mem      *storetest.Mem
+	machines []*machine
+
+	mu      sync.Mutex
+	rnd     *rand.Rand
+	gates   []*gate
+	pauses  []*pause
+	ahead   time.Duration // how much later it is than for those that ask the system
+	tick    int64
+	jumps   int
+	all     []*op
+	etags   map[string][]string // that a key had
+	running int
+	lines   []string
+	counts  map[string]int
+	wrong   error
+	harmed  bool // something was killed, or a request failed
+}
+
+// A machine has the log of a gateway.
+type machine struct {
+	name   string
+	disk   *disktest.Disk
+	folder *storetest.Mem
+	runs   *process
+}
+
+// A process is a gateway while it runs.
+type process struct {
+	h      *history
+	m      *machine
+	name   string
+	faults int // one of so many requests fails, or its answer is lost; 0 means none
+	rough  bool
+	hung   bool
+	dead   bool
+	ready  bool
+	stale  bool // another has taken its place
+	leaves bool
+	busy   int
+	g      *Gateway
+	set    *serve.Set
+}
+
+// A gate is where a request waits for its turn.
+type gate struct {
+	p    *process
+	what string
+	open chan struct{}
+}
+
+type pause struct {
+	at time.Time
+	c  chan struct{}
+}
+
+var errKilled = errors.New("killed")
+
+func newHistory(t *testing.T, seed uint64) *history {
+	h := &history{ctx: t.Context(), mem: &storetest.Mem{}, rnd: rand.New(rand.NewPCG(seed, 5)), etags: map[string][]string{}, counts: map[string]int{}}
+	h.there = h.rnd.IntN(3) == 0
+	c, err := book.Create(h.ctx, h.plain(), "b.catalog")
+	if err == nil {
+		err = c.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 2
+	if h.there {
+		n += h.rnd.IntN(2)
+	}
+	for i := range n {
+		d := disktest.New(rand.New(rand.NewPCG(seed, uint64(i))))
+		d.Sparse = h.rnd.IntN(2) == 0
+		h.machines = append(h.machines, &machine{name: string(rune('A' + i)), disk: d, folder: &storetest.Mem{}})
+	}
+	return h
+}
+
+func (h *history) say(format string, a ...any) {
+	h.lines = append(h.lines, fmt.Sprintf("%4d %s  ", h.tick, h.now().Format("04:05.000"))+fmt.Sprintf(format, a...))
+}
+
+// breaks notes that a promise is broken.
+func (h *history) breaks(format string, a ...any) {
+	if h.wrong == nil {
+		h.wrong = fmt.Errorf(format, a...)
+		h.say("%v", h.wrong)
+	}
+}
+
+func (h *history) now() time.Time { return time.Now().Add(h.ahead) }
+
+// addressed is a store whose objects have addresses.
+type addressed struct{ store.Store }
+
+const simulated = "sim://"
+
+type processKey struct{}
+
+func init() {
+	store.Register("sim", func(ctx context.Context, address string) (store.Store, string, error) {
+		p, _ := ctx.Value(processKey{}).(*process)
+		if p == nil {
+			return nil, "", fmt.Errorf("%s: nobody's", address)
+		}
+		return p.store(), strings.TrimPrefix(address, simulated+"bucket/"), nil
+	})
+}
+
+func (s addressed) Can() store.Abilities {
+	can := s.Store.Can()
+	can.Address = func(name string) string { return simulated + "bucket/" + name }
+	return can
+}
+
+// plain is the store for those that nothing holds up.
+func (h *history) plain() store.Store { return addressed{h.mem} }
+
+// store is the store as a process sees it.
+func (p *process) store() store.Store {
+	return addressed{storetest.Around(p.h.mem, func(op, name string, act func() error) error {
+		switch op {
+		case "create", "write", "rewind", "patch", "abort", "info":
+			return act()
+		}
+		p.pass(op + " " + name)
+		h := p.h
+		h.mu.Lock()
+		fails, lost := p.dead, false
+		if !fails && p.faults > 0 && h.rnd.IntN(p.faults) == 0 {
+			lost = h.rnd.IntN(2) == 0
+			fails, p.rough = !lost, true
+			h.say("%s: %s %s fails, done: %v", p.name, op, name, lost)
+		}
+		h.mu.Unlock()
+		if fails {
+			return &store.Error{Op: op, Name: name, Off: -1, Err: errKilled, Retry: true}
+		}
+		err := act()
+		if lost && err == nil {
+			err = &store.Error{Op: op, Name: name, Off: -1, Err: errKilled, Retry: true}
+		}
+		return err
+	})}
+}
+
+// pass waits at a gate.
+func (p *process) pass(what string) {
+	h := p.h
+	h.mu.Lock()
+	if p.dead {
+		h.mu.Unlock()
+		return
+	}
+	g := &gate{p, what, make(chan struct{})}
+	h.gates = append(h.gates, g)
+	h.mu.Unlock()
+	<-g.open
+}
+
+func (p *process) wait(ctx context.Context, d time.Duration) bool {
+	h := p.h
+	h.mu.Lock()
+	w := &pause{h.now().Add(d), make(chan struct{})}
+	h.pauses = append(h.pauses, w)
+	h.mu.Unlock()
+	select {
+	case <-w.c:
+		return true
+	case <-ctx.Done():
+		h.mu.Lock()
+		h.pauses = slices.DeleteFunc(h.pauses, func(x *pause) bool { return x == w })
+		h.mu.Unlock()
+		return false
+	}
+}
+
+// A slow disk is one whose syncs wait at gates.
+type slow struct {
+	disk.Disk
+	p *process
+}
+
+func (d slow) Open(name string) (disk.File, error) {
+	f, err := d.Disk.Open(name)
+	return slowFile{f, d.p}, err
+}
+
+type slowFile struct {
+	disk.File
+	p *process
+}
+
+func (f slowFile) Datasync() error {
+	f.p.pass("datasync")
+	return f.File.Datasync()
+}
+
+// told notes what a gateway logs.
+type told struct {
+	slog.Handler
+	p *process
+}
+
+func (t told) Enabled(context.Context, slog.Level) bool { return true }
+
+func (t told) Handle(_ context.Context, r slog.Record) error {
+	h := t.p.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	said := ""
+	r.Attrs(func(a slog.Attr) bool {
+		said += " " + a.String()
+		return true
+	})
+	h.say("%s: %s%s", t.p.name, r.Message, said)
+	return nil
+}
+
+// settle lets everything go on until it waits. With one processor, what yields is next when nothing else can run.
+func (h *history) settle() {
+	for range 4 {
+		runtime.Gosched()
+	}
+}
+
+// begins has something done beside.
+func (h *history) begins(p *process, do func()) {
+	h.running++
+	if p != nil {
+		p.busy++
+	}
+	go func() {
+		do()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.running--
+		if p != nil {
+			p.busy--
+		}
+	}()
+}
+
+func (h *history) run() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for n := 100 + h.rnd.IntN(300); n > 0 && h.wrong == nil; n-- {
+		h.step()
+	}
+	h.ends()
+}
+
+// unlocked has others go on.
+func (h *history) unlocked(do func()) {
+	h.mu.Unlock()
+	do()
+	h.mu.Lock()
+}
+
+// opens opens one of the gates, and reports whether there was any.
+func (h *history) opens() bool {
+	h.unlocked(h.settle)
+	var can []*gate
+	for _, g := range h.gates {
+		if !g.p.hung || g.p.dead {
+			can = append(can, g)
+		}
+	}
+	if len(can) == 0 {
+		return false
+	}
+	g := can[h.rnd.IntN(len(can))]
+	h.gates = slices.DeleteFunc(h.gates, func(x *gate) bool { return x == g })
+	close(g.open)
+	h.counts["requests"]++
+	return true
+}
+
+// later lets time pass.
+func (h *history) later(d time.Duration) {
+	h.ahead += d
+	h.jumps++
+	var due []*pause
+	h.pauses = slices.DeleteFunc(h.pauses, func(w *pause) bool {
+		if w.at.After(h.now()) {
+			return false
+		}
+		due = append(due, w)
+		return true
+	})
+	for _, w := range due {
+		close(w.c)
+	}
+}
+
+// idles lets time pass until something happens.
+func (h *history) idles() {
+	d := 10 * time.Millisecond
+	for i, w := range h.pauses {
+		if left := w.at.Sub(h.now()); i == 0 || left < d {
+			d = left
+		}
+	}
+	if d = max(d, time.Millisecond); d < time.Second {
+		h.later(d)
+	}
+	if len(h.gates) == 0 {
+		h.unlocked(func() { time.Sleep(10 * time.Millisecond) })
+	}
+}
+
+func (h *history) step() {
+	switch n := h.rnd.IntN(100); {
+	case n < 70:
+		if !h.opens() {
+			h.client()
+		}
+	case n < 90:
+		if h.running < 6 {
+			h.client()
+		}
+	case n < 92:
+		h.idles()
+	default:
+		h.happens()
+	}
+}
+
+// pick returns a gateway that takes requests, or nil.
+func (h *history) pick() *process {
+	var can []*process
+	for _, m := range h.machines {
+		if p := m.runs; p != nil && p.ready && !p.leaves && !(p.stale && h.rnd.IntN(3) > 0) {
+			can = append(can, p)
+		}
+	}
+	if len(can) == 0 {
+		return nil
+	}
+	return can[h.rnd.IntN(len(can))]
+}
+
+// happens has something happen to a machine.
+func (h *history) happens() {
+	m := h.machines[h.rnd.IntN(len(h.machines))]
+	p := m.runs
+	if p == nil {
+		h.starts(m, nil)
+		return
+	}
+	switch h.rnd.IntN(14) {
+	case 0, 1:
+		h.kills(p, !h.there && h.rnd.IntN(2) == 0)
+	case 2, 3, 4:
+		h.flushes(p)
+	case 5:
+		p.faults = []int{0, 0, 4, 20}[h.rnd.IntN(4)]
+		h.say("%s: faults %d", p.name, p.faults)
+	case 6:
+		p.hung = !p.hung
+		h.say("%s: hangs: %v", p.name, p.hung)
+	case 7:
+		d := []time.Duration{time.Second, 3 * time.Second, 61 * time.Second, 6 * time.Minute}[h.rnd.IntN(4)]
+		h.say("%v pass", d)
+		h.later(d)
+	case 8:
+		h.disks(m)
+	case 9, 10:
+		h.leaves(p)
+	case 11:
+		if !h.there && p.ready && !p.stale && !p.leaves {
+			h.takesOver(p)
+		}
+	case 12:
+		if h.there {
+			h.watches()
+		}
+	}
+}
+
+// disks has something happen to the disk of a machine.
+func (h *history) disks(m *machine) {
+	if h.there {
+		return
+	}
+	d := m.disk
+	switch h.rnd.IntN(4) {
+	case 0:
+		d.BadSync = 1 + h.rnd.IntN(5)
+	case 1:
+		d.BadIO = 1 + h.rnd.IntN(5)
+	case 2:
+		d.Room = d.Used() + int64(h.rnd.IntN(2000))
+	default:
+		d.Room = 1 << 20
+	}
+	h.say("%s: bad sync in %d, bad write in %d, room %d of %d", m.name, d.BadSync, d.BadIO, d.Used(), d.Room)
+	h.harmed = true
+}
+
+// owner is the machine whose log has what no commit has, or that has claimed the bucket, or nil.
+func (h *history) owner() *machine {
+	s := h.state()
+	if s == nil || s.Claim == nil {
+		return nil
+	}
+	for _, m := range h.machines {
+		if strings.Contains(string(m.folder.Get(ownerName)), s.Claim.ID) {
+			return m
+		}
+	}
+	return nil
+}
+
+func (h *history) state() *book.State {
+	b, err := book.Open(h.ctx, h.plain(), "b.catalog", book.Options{})
+	if err != nil {
+		h.breaks("the catalogue: %v", err)
+		return nil
+	}
+	defer b.Close()
+	s, err := b.Full(h.ctx)
+	if err != nil {
+		h.breaks("the catalogue: %v", err)
+	}
+	return s
+}
+
+// starts starts a gateway on a machine, which may take the place of one that hangs.
+func (h *history) starts(m *machine, of *process) *process {
+	owner, takeOver := h.owner(), of != nil
+	p := &process{h: h, m: m, name: fmt.Sprintf("%s%d", m.name, h.tick)}
+	m.runs = p
+	if m.disk.Room < 1<<20 && h.rnd.IntN(3) > 0 {
+		m.disk.Room = 1 << 20
+	}
+	p.set = serve.NewSet(serve.SetOptions{})
+	st := p.store()
+	o := Options{Log: m.name, InBucket: h.there, SegmentSize: historySegment, SealAfter: time.Minute, TakeOver: takeOver, Logger: slog.New(told{slog.DiscardHandler, p}),
+		Packing: func(ctx context.Context, bucket string) (fleet.Packing, error) {
+			return fleet.OfGateway(ctx, bucket, simulated+"bucket/"+bucket+".caf", 0)
+		},
+		Find: func(*book.Book) Find {
+			return func(_ context.Context, address string) (store.Store, string, error) {
+				return st, strings.TrimPrefix(address, simulated+"bucket/"), nil
+			}
+		},
+		now: func() time.Time {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return h.now()
+		},
+		text: crand.Text, wait: p.wait, large: historyLarge, room: []int64{1, 600, 3000}[h.rnd.IntN(3)],
+	}
+	d := m.disk
+	o.folder = func(string) (disk.Disk, store.Store, error) { return slow{d, p}, m.folder, nil }
+	if h.there {
+		d = disktest.New(h.rnd)
+		o.folder = func(string) (disk.Disk, store.Store, error) { return d, m.folder, nil }
+	}
+	h.say("%s starts, takes over: %v", p.name, takeOver)
+	h.begins(p, func() {
+		g, err := New(context.WithValue(h.ctx, processKey{}, p), st, "", "b", p.set, o)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.say("%s has started: %v", p.name, err)
+		if of != nil {
+			of.hung, of.leaves, of.stale = false, false, h.owner() == m
+		}
+		switch _, claimed := errors.AsType[*ClaimError](err); {
+		case err == nil && p.dead:
+			h.begins(nil, func() { _ = g.Close() })
+		case err == nil:
+			p.g, p.ready = g, true
+		case claimed && owner == m, !claimed && !p.rough && !p.dead && !h.mayFail(m):
+			h.breaks("%s does not start: %v", p.name, err)
+			fallthrough
+		default:
+			h.closes(p)
+		}
+	})
+	return p
+}
+
+// mayFail reports whether the disk of a machine is bad.
+func (h *history) mayFail(m *machine) bool {
+	return m.disk.Room < 1<<20 || m.disk.BadSync >= 0 || m.disk.BadIO >= 0 || h.there
+}
+
+// closes ends a process.
+func (h *history) closes(p *process) {
+	if p.m.runs == p {
+		p.m.runs = nil
+	}
+	p.ready = false
+	g := p.g
+	h.begins(nil, func() {
+		p.set.Close()
+		if g != nil {
+			_ = g.Close()
+		}
+	})
+}
+
+// kills ends a process at once.
+func (h *history) kills(p *process, cut bool) {
+	h.say("%s is killed, power cut: %v", p.name, cut)
+	h.counts["kills"]++
+	h.harmed = true
+	p.dead, p.hung = true, false
+	p.m.disk = p.m.disk.Reborn(cut)
+	h.gates = slices.DeleteFunc(h.gates, func(g *gate) bool {
+		if g.p != p {
+			return false
+		}
+		close(g.open)
+		return true
+	})
+	h.closes(p)
+}
+
+func (h *history) flushes(p *process) {
+	if !p.ready || h.there {
+		return
+	}
+	h.begins(p, func() {
+		err := p.g.Flush(h.ctx)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.say("%s: flush: %v", p.name, err)
+		h.counts["flushes"]++
+	})
+}
+
+// leaves has a gateway leave, or only end.
+func (h *history) leaves(p *process) {
+	if !p.ready || p.leaves || p.stale {
+		return
+	}
+	p.leaves = true
+	leaves := h.rnd.IntN(3) > 0
+	h.begins(p, func() {
+		var err error
+		if leaves {
+			err = p.g.Leave(h.ctx)
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.say("%s ends, left: %v, %v", p.name, leaves, err)
+		h.counts["ends"]++
+		if !p.dead {
+			h.closes(p)
+		}
+	})
+}
+
+// takesOver has another machine take the place of one that has everything in commits, and goes on.
+func (h *history) takesOver(p *process) {
+	p.leaves = true
+	h.begins(p, func() {
+		err := p.g.Flush(h.ctx)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		i := slices.IndexFunc(h.machines, func(m *machine) bool { return m.runs == nil })
+		if err != nil || p.dead || i < 0 || p.busy > 1 || len(p.g.buckets["b"].over.Load().live) > 0 {
+			p.leaves = false
+			return
+		}
+		h.say("%s is overtaken", p.name)
+		h.counts["take-overs"]++
+		p.hung = true
+		h.starts(h.machines[i], p)
+	})
+}
+
+// A value is what a key has.
+type value struct {
+	there            bool
+	data, meta, tags string
+}
+
+func (v value) etag() string {
+	if !v.there {
+		return ""
+	}
+	sum := md5.Sum([]byte(v.data))
+	return `"` + hex.EncodeToString(sum[:]) + `"`
+}
+
+func (v value) headers() map[string]string {
+	all := map[string]string{}
+	if v.meta != "" {
+		all["x-amz-meta-n"] = v.meta
+	}
+	if v.tags != "" {
+		all["x-amz-tagging"] = v.tags
+	}
+	return all
+}
+
+func valueOf(data string, attr map[string]string) value {
+	return value{true, data, attr["x-amz-meta-n"], attr["x-amz-tagging"]}
+}
+
+// An op is of one key.
+type op struct {
+	what      string // put, delete, tag, get, list
+	key       string
+	call, ret int64
+	if_       serve.Condition
+	is        value  // what is put, or was read; of a list, without the data
+	etag      string // that was listed
+	err       error  // ErrCondition, ErrNoObject, nil, or errUnknown
+}
+
+func (o *op) String() string {
+	return fmt.Sprintf("%d-%d %s %s %v %v %.40q %s %v", o.call, o.ret, o.what, o.key, o.if_, cmp.Or(o.etag, o.is.etag()), o.is.meta, o.is.tags, o.err)
+}
+
+var (
+	errUnknown = errors.New("unknown")
+	errNever   = errors.New("nothing was done")
+)
+
+// outcome is what is known after an answer.
+func (h *history) outcome(p *process, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, serve.ErrCondition):
+		return serve.ErrCondition
+	case errors.Is(err, serve.ErrNoObject):
+		return serve.ErrNoObject
+	case errors.Is(err, serve.ErrFull), errors.Is(err, serve.ErrNoUpload):
+		return errNever
+	case errors.Is(err, serve.ErrBusy), p.rough, p.dead, p.stale, p.leaves, errors.Is(err, journal.ErrStopped) && h.harmed:
+		return errUnknown
+	}
+	h.breaks("%s: a write fails: %v", p.name, err)
+	return errUnknown
+}
+
+// does has a client do something with keys, and notes the outcome.
+func (h *history) does(p *process, ops []*op, do func() []error) {
+	h.tick++
+	for _, o := range ops {
+		o.call, o.ret = h.tick, math.MaxInt64
+	}
+	stale := p.stale
+	if !stale {
+		h.all = append(h.all, ops...)
+	}
+	h.counts[ops[0].what]++
+	h.begins(p, func() {
+		errs := do()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.tick++
+		for i, o := range ops {
+			if o.err = h.outcome(p, errs[i]); o.err != errUnknown {
+				o.ret = h.tick
+			}
+			h.say("%s: %v (%v)", p.name, o, errs[i])
+			if o.is.there && o.err == nil {
+				h.etags[o.key] = append(h.etags[o.key], o.is.etag())
+			}
+		}
+	})
+}
+
+// client has a client make a request.
+func (h *history) client() {
+	p := h.pick()
+	if p == nil {
+		m := h.machines[h.rnd.IntN(len(h.machines))]
+		if owner := h.owner(); owner != nil && h.rnd.IntN(4) > 0 {
+			m = owner
+		}
+		if m.runs == nil {
+			h.starts(m, nil)
+		}
+		return
+	}
+	b, err := p.g.Bucket(h.ctx, "b")
+	if err != nil {
+		h.breaks("%s: %v", p.name, err)
+		return
+	}
+	key := historyKeys[h.rnd.IntN(len(historyKeys))]
+	o := &op{key: key}
+	if all := h.etags[key]; h.rnd.IntN(3) == 0 {
+		switch n := h.rnd.IntN(6); {
+		case n < 2:
+			o.if_.NoneMatch = "*"
+		case n < 3:
+			o.if_.Match = "*"
+		case len(all) > 0:
+			o.if_.Match = all[max(0, len(all)-1-h.rnd.IntN(3))]
+		}
+	}
+	n := h.rnd.IntN(20)
+	if n < 9 {
+		o.what, o.is = "put", value{there: true, data: fmt.Sprint("same ", h.rnd.IntN(2)), meta: fmt.Sprint(h.tick)}
+		if h.rnd.IntN(3) > 0 {
+			o.is.data = fmt.Sprint("content ", h.tick, " ", strings.Repeat("x", h.rnd.IntN(200)))
+			if h.rnd.IntN(6) == 0 {
+				o.is.data += strings.Repeat("large ", historyLarge/6)
+			}
+		}
+		if p.stale {
+			o.is.meta = "stale"
+		}
+	}
+	switch {
+	case n < 8:
+		h.does(p, []*op{o}, func() []error {
+			_, err := b.Put(h.ctx, key, h.upload(o.is.data, o))
+			return []error{err}
+		})
+	case n < 9:
+		h.does(p, []*op{o}, func() []error { return []error{h.inParts(b, o)} })
+	case n < 11:
+		o.what = "delete"
+		h.does(p, []*op{o}, func() []error { return b.Delete(h.ctx, []serve.Deletion{{Key: key, If: o.if_}}) })
+	case n < 12:
+		var ops []*op
+		var all []serve.Deletion
+		for _, key := range historyKeys {
+			if h.rnd.IntN(2) == 0 {
+				ops, all = append(ops, &op{what: "delete", key: key}), append(all, serve.Deletion{Key: key})
+			}
+		}
+		if len(all) > 0 {
+			h.does(p, ops, func() []error { return b.Delete(h.ctx, all) })
+		}
+	case n < 14:
+		o.what, o.if_, o.is = "tag", serve.Condition{}, value{tags: fmt.Sprint(h.tick)}
+		h.does(p, []*op{o}, func() []error {
+			return []error{b.Change(h.ctx, key, func(headers map[string]string) (map[string]string, error) {
+				if headers = maps.Clone(headers); headers == nil {
+					headers = map[string]string{}
+				}
+				headers["x-amz-tagging"] = o.is.tags
+				return headers, nil
+			})}
+		})
+	default:
+		h.reads(p, key, n == 19)
+	}
+}
+
+func (h *history) upload(data string, o *op) *serve.Upload {
+	return &serve.Upload{Body: strings.NewReader(data), Size: int64(len(data)), End: func() (string, map[string]string) { return o.is.etag(), o.is.headers() }, If: o.if_}
+}
+
+// inParts puts an object in two parts.
+func (h *history) inParts(b serve.Bucket, o *op) error {
+	never := func(err error) error { return fmt.Errorf("%w: %w", serve.ErrNoUpload, err) }
+	id, err := b.Begin(h.ctx, o.key, o.is.headers())
+	if err != nil {
+		return never(err)
+	}
+	half := len(o.is.data) / 2
+	for i, data := range []string{o.is.data[:half], o.is.data[half:]} {
+		part := &op{is: value{there: true, data: data}}
+		if _, err := b.Part(h.ctx, o.key, id, i+1, h.upload(data, part)); err != nil {
+			return never(err)
+		}
+	}
+	headers, parts, err := b.Parts(h.ctx, o.key, id)
+	if err != nil {
+		return never(err)
+	}
+	_, err = b.Finish(h.ctx, o.key, id, parts, &serve.Upload{End: func() (string, map[string]string) { return o.is.etag(), headers }, If: o.if_})
+	return err
+}
+
+// reads has a client read a key, or list all.
+func (h *history) reads(p *process, key string, lists bool) {
+	h.tick++
+	call, jumps := h.tick, h.jumps
+	stale := p.stale
+	h.counts[map[bool]string{false: "get", true: "list"}[lists]]++
+	h.begins(p, func() {
+		ops, err := p.read(h.ctx, key, lists)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.tick++
+		for _, o := range ops {
+			o.call, o.ret = call, h.tick
+			h.say("%s: %v", p.name, o)
+			if o.is.meta == "stale" && !stale {
+				h.breaks("%s: what a gateway wrote that was overtaken is in %s", p.name, o.key)
+			}
+			if !stale && err == nil {
+				h.all = append(h.all, o)
+				if o.is.there && o.what == "get" {
+					h.etags[o.key] = append(h.etags[o.key], o.is.etag())
+				}
+			}
+		}
+		if err != nil && !p.rough && !p.dead && !p.leaves && jumps == h.jumps && !errors.Is(err, serve.ErrNoArchive) {
+			h.breaks("%s: a read fails: %v", p.name, err)
+		}
+	})
+}
+
+func (p *process) read(ctx context.Context, key string, lists bool) ([]*op, error) {
+	a, err := p.set.Use(ctx, "b", "")
+	if err != nil {
+		return nil, err
+	}
+	defer a.Release()
+	if lists {
+		all := map[string]*op{}
+		for _, key := range historyKeys {
+			all[key] = &op{what: "list", key: key}
+		}
+		for e, err := range a.Keys(ctx, "", "") {
+			if err != nil {
+				return nil, err
+			}
+			o := all[e.Name]
+			if o == nil || o.is.there {
+				return []*op{{what: "list", key: historyKeys[0], is: value{there: true, data: "never written"}}}, nil
+			}
+			o.is.there, o.etag = true, e.Attr[kit.ETagAttr]
+		}
+		return slices.Collect(maps.Values(all)), nil
+	}
+	o := &op{what: "get", key: key}
+	e, err := a.Lookup(ctx, key)
+	if errors.Is(err, fs.ErrNotExist) {
+		return []*op{o}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := a.OpenEntry(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return nil, err
+	}
+	o.is = valueOf(string(data), e.Attr)
+	if o.is.etag() != e.Attr[kit.ETagAttr] {
+		o.is.meta = "torn: has the ETag " + e.Attr[kit.ETagAttr]
+	}
+	return []*op{o}, nil
+}
+
+// watches has one that only reads the catalogue look up a key.
+func (h *history) watches() {
+	h.tick++
+	o := &op{what: "list", key: historyKeys[h.rnd.IntN(len(historyKeys))], call: h.tick}
+	b, err := book.Open(h.ctx, h.plain(), "b.catalog", book.Options{})
+	if err != nil {
+		h.breaks("the catalogue: %v", err)
+		return
+	}
+	defer b.Close()
+	f, err := b.Newest(h.ctx, o.key)
+	if o.is.there, o.etag = err == nil, f.ETag; err != nil && !errors.Is(err, fs.ErrNotExist) {
+		h.breaks("the catalogue: %v", err)
+	}
+	h.tick++
+	o.ret = h.tick
+	h.all = append(h.all, o)
+}
+
+// finish has everything that was begun end.
+func (h *history) finish(what string) {
+	for n := 0; h.running > 0 && h.wrong == nil; n++ {
+		if h.opens() {
+			continue
+		}
+		if h.idles(); n > 3000 {
+			stacks := make([]byte, 1<<20)
+			h.breaks("%s: %d calls do not return\n%s", what, h.running, stacks[:runtime.Stack(stacks, true)])
+		}
+	}
+}
+
+// ends compares the catalogue with what clients were answered.
+func (h *history) ends() {
+	for _, m := range h.machines {
+		m.disk.Room, m.disk.BadSync, m.disk.BadIO = 1<<20, -1, -1
+		if p := m.runs; p != nil {
+			if p.hung = false; h.rnd.IntN(2) == 0 || p.stale {
+				h.kills(p, !h.there && h.rnd.IntN(2) == 0)
+			} else {
+				p.faults = 0
+			}
+		}
+	}
+	h.finish("the end")
+	var p *process
+	for tries := 0; h.wrong == nil; tries++ {
+		m := h.machines[0]
+		if owner := h.owner(); owner != nil {
+			m = owner
+		}
+		if p = m.runs; p == nil {
+			p = h.starts(m, nil)
+			h.finish("the last start")
+		}
+		if p.ready && (h.there || tries > 0) && p.g.buckets["b"].why == nil {
+			break
+		}
+		if tries > 4 {
+			h.breaks("no gateway starts at the end")
+		}
+		h.kills(p, false)
+		h.finish("a kill at the end")
+	}
+	look := func() {
+		for _, key := range historyKeys {
+			h.reads(p, key, false)
+		}
+		h.reads(p, "", true)
+		h.finish("the last reads")
+	}
+	if h.wrong == nil {
+		look()
+		h.begins(p, func() {
+			if err := p.g.Flush(h.ctx); err != nil {
+				h.breaks("%s: the last flush: %v", p.name, err)
+			}
+		})
+		h.finish("the last flush")
+	}
+	if h.wrong == nil {
+		h.later(2 * linger)
+		look()
+		h.compares()
+	}
+	for range 2 { // what starts late
+		for _, m := range h.machines {
+			if m.runs != nil {
+				h.kills(m.runs, false)
+			}
+		}
+		wrong := h.wrong
+		h.wrong = nil
+		h.finish("the kills")
+		h.wrong = cmp.Or(wrong, h.wrong)
+	}
+}
+
+// compares has one read that has no gateway.
+func (h *history) compares() {
+	h.tick++
+	call := h.tick
+	b, err := book.Open(h.ctx, h.plain(), "b.catalog", book.Options{})
+	if err != nil {
+		h.breaks("the catalogue: %v", err)
+		return
+	}
+	defer b.Close()
+	s, err := b.Full(h.ctx)
+	if err != nil {
+		h.breaks("the catalogue: %v", err)
+		return
+	}
+	all := map[string]*op{}
+	for _, key := range historyKeys {
+		all[key] = &op{what: "get", key: key, call: call, ret: call}
+	}
+	for l, err := range b.Below(h.ctx, "") {
+		if err != nil {
+			h.breaks("the catalogue: %v", err)
+			return
+		}
+		a, err := b.ArchiveOf(h.ctx, l.Archive)
+		if err != nil {
+			h.breaks("the catalogue: %v", err)
+			return
+		}
+		headers, err := b.HeadersOf(h.ctx, l)
+		if err != nil || all[l.Path] == nil {
+			h.breaks("the catalogue has %q: %v", l.Path, err)
+			return
+		}
+		content := h.mem.Get(path.Base(a.Address))
+		if l.Off < 0 || l.Size < 0 || l.Off > int64(len(content))-l.Size {
+			h.breaks("the catalogue has %q at %d of %s", l.Path, l.Off, a.Address)
+			return
+		}
+		if all[l.Path].is = valueOf(string(content[l.Off:l.Off+l.Size]), headers); all[l.Path].is.etag() != l.ETag {
+			h.breaks("the catalogue has other bytes for %q in %s", l.Path, a.Address)
+		}
+	}
+	for _, o := range all {
+		h.say("the catalogue: %v", o)
+		h.all = append(h.all, o)
+	}
+	known := map[string]bool{}
+	for _, a := range s.Archives {
+		name := path.Base(string(a.Address))
+		known[name] = true
+		if got := int64(len(h.mem.Get(name))); got != a.Size {
+			h.breaks("%s has %d bytes, the catalogue says %d", name, got, a.Size)
+			continue
+		}
+		err := caf.Format.Verify(h.ctx, h.mem, name, format.OpenOptions{}, func(p format.Problem) { h.breaks("%s: %+v", name, p) })
+		if err != nil {
+			h.breaks("%s: %v", name, err)
+		}
+	}
+	for info, err := range h.mem.List(h.ctx, "") {
+		name := info.Name
+		if err != nil || strings.HasPrefix(name, "b.catalog") || known[name] {
+			continue
+		}
+		if h.counts["left"]++; !h.harmed {
+			h.breaks("%s is left, and nothing needs it", name)
+		}
+	}
+}
+
+// linearizes compares the answers with what one register for each key could have answered.
+func (h *history) linearizes() {
+	if h.wrong != nil {
+		return
+	}
+	for _, key := range historyKeys {
+		var all []porcupine.Operation
+		for _, o := range h.all {
+			if o.key == key && o.err != errNever && !(o.err == errUnknown && (o.what == "get" || o.what == "list")) {
+				all = append(all, porcupine.Operation{Input: o, Call: o.call, Output: o, Return: o.ret})
+			}
+		}
+		if !porcupine.CheckOperations(register, all) {
+			h.breaks("%s: the answers are not linearizable", key)
+		}
+	}
+}
+
+// register is a key whose value is a state.
+var register = porcupine.Model{
+	Init: func() any { return value{} },
+	Step: func(state, in, _ any) (bool, any) {
+		was, o := state.(value), in.(*op)
+		switch o.what {
+		case "get":
+			return was == o.is, was
+		case "list":
+			return was.there == o.is.there && was.etag() == o.etag, was
+		}
+		now, may := o.is, o.if_.Check(was.etag())
+		if o.what == "tag" {
+			if now = was; !was.there {
+				may = serve.ErrNoObject
+			}
+			now.tags = o.is.tags
+		}
+		if o.err == errUnknown && may != nil {
+			return true, was
+		}
+		if o.err != errUnknown && may != o.err {
+			return false, was
+		}
+		if may != nil {
+			return true, was
+		}
+		return true, now
+	},
+}
