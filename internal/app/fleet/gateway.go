@@ -3,10 +3,14 @@ package fleet
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"iter"
 	"path"
+	"slices"
+	"strings"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
@@ -49,6 +53,26 @@ func OfGateway(ctx context.Context, bucket, target string, protect float64) (p P
 	p.Roots = j.roots()
 	p.Plan, err = plan.stored()
 	return p, err
+}
+
+// A WrittenError reports that a gateway takes what clients write into a catalogue. What a plan finds at its sources
+// later could be older than that, and would count as newer.
+type WrittenError struct{ Catalog string }
+
+func (e *WrittenError) Error() string {
+	return fmt.Sprintf("%s: clients write into this catalogue through a gateway, so its sources may be older: plan them into another catalogue", format.Escape(e.Catalog))
+}
+
+// notWritten returns an error if a gateway writes, or has written, into a catalogue.
+func notWritten(ctx context.Context, b *book.Book) error {
+	all, err := Plans(ctx, b)
+	for _, p := range all {
+		var set settings
+		if json.Unmarshal(p.Settings, &set) == nil && slices.ContainsFunc(set.Sources, func(s string) bool { return strings.HasPrefix(s, gateways) }) {
+			return &WrittenError{b.Name()}
+		}
+	}
+	return err
 }
 
 // nowhere is a store without objects.

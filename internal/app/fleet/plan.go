@@ -125,6 +125,9 @@ func ready(ctx context.Context, b *book.Book, s Spec) (r readiness, err error) {
 	r.tell = s.Tell
 	is, err := Plan{}, fs.ErrNotExist
 	if b != nil {
+		if err := notWritten(ctx, b); err != nil {
+			return r, err
+		}
 		is, err = PlanNamed(ctx, b, wish.Name)
 	}
 	switch {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/zeebo/blake3"
@@ -131,10 +132,10 @@ func (b *bucket) ask(ctx context.Context, c *change) (err error) {
 func (b *bucket) stopped() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.why == nil {
-		return serve.ErrBusy
+	if b.why == nil || errors.Is(b.why, serve.ErrNoArchive) {
+		return cmp.Or(b.why, serve.ErrBusy)
 	}
-	return b.why
+	return fmt.Errorf("%w: %w", serve.ErrBusy, b.why)
 }
 
 // commit writes the changes of the queue, as many at once as there are.
@@ -256,15 +257,20 @@ func (b *bucket) newest(name string) *rows.Row {
 func (b *bucket) stop(why error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.why == nil {
-		b.why = why
-		close(b.held)
+	if b.why != nil {
+		return
+	}
+	b.why = why
+	close(b.held)
+	if !errors.Is(why, serve.ErrNoArchive) && !errors.Is(why, serve.ErrBusy) {
+		b.g.o.Logger.Error("nothing is written any more", "bucket", b.name, "error", why)
 	}
 }
 
 // Put implements [serve.Bucket].
 func (b *bucket) Put(ctx context.Context, key string, u *serve.Upload) (done serve.Written, err error) {
-	return b.put(ctx, key, u, b.g.now())
+	done, err = b.put(ctx, key, u, b.g.now())
+	return done, outward(err)
 }
 
 func (b *bucket) put(ctx context.Context, key string, u *serve.Upload, at time.Time) (done serve.Written, err error) {
@@ -341,10 +347,13 @@ func tagOf(etag string, d format.Digest) string {
 	return cmp.Or(etag, serve.TagOf(d), `"-"`)
 }
 
-// outward is an error of the log as clients hear of it.
+// outward is an error of a write as clients hear of it.
 func outward(err error) error {
-	if errors.Is(err, journal.ErrFull) {
+	switch {
+	case errors.Is(err, journal.ErrFull), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fmt.Errorf("%w: %w", serve.ErrFull, err)
+	case errors.Is(err, journal.ErrStopped):
+		return fmt.Errorf("%w: %w", serve.ErrBusy, err)
 	}
 	return err
 }

@@ -355,6 +355,21 @@ func TestOthersForwardToTheOwner(t *testing.T) {
 	}
 }
 
+func TestAWrittenCatalogueIsNotPlannedInto(t *testing.T) {
+	w := newWorld(t, false)
+	w.end()
+	w.g = nil
+	c, err := book.Open(t.Context(), w.st, "b.catalog", book.Options{Write: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, err = fleet.MakePlan(t.Context(), fleet.Fleet{Book: c}, fleet.Spec{Sources: []string{t.TempDir()}, Target: w.dir + "/c.caf"}, nil)
+	if _, is := errors.AsType[*fleet.WrittenError](err); !is {
+		t.Fatal(err)
+	}
+}
+
 // files are the names below a folder.
 func files(t *testing.T, dir string) (all []string) {
 	if err := filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {

@@ -25,6 +25,7 @@ type layer struct {
 	mu       sync.RWMutex
 	rows     btree.Map[string, *rows.Row] // none of them is ever changed
 	archives []catalog.Archive            // by ordinal: the segment itself, and those that its rows name
+	others   bool                         // the segment has what no object has, such as deletions
 }
 
 // layers are those of a bucket.
@@ -83,9 +84,18 @@ func (l *layer) id(ordinal int) rows.ArchiveID { return book.LayerID(l.seg.Log()
 func (l *layer) put(r *rows.Row) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if was, ok := l.rows.Get(r.Name); !ok || was.Seq < r.Seq {
+	l.others = l.others || r.What != rows.Put || r.Archive != l.id(0)
+	was, again := l.rows.Get(r.Name)
+	if l.others = l.others || again; !again || was.Seq < r.Seq {
 		l.rows.Set(r.Name, r)
 	}
+}
+
+// pure reports whether everything that the segment has is the content of an object that is there.
+func (l *layer) pure() bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return !l.others
 }
 
 // know returns the ID of an archive that the layer knows from now on.

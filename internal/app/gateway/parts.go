@@ -114,7 +114,7 @@ func (b *bucket) Part(ctx context.Context, key, id string, number int, u *serve.
 		}
 		return err
 	}); err != nil {
-		return done, err
+		return done, outward(err)
 	}
 	p.ETag, p.Headers = u.End()
 	var was part
@@ -197,7 +197,7 @@ func (b *bucket) Finish(ctx context.Context, key, id string, wanted []serve.Part
 		err = serve.ErrPart // it was replaced
 	}
 	if err != nil {
-		return done, err
+		return done, outward(err)
 	}
 	return done, b.discard(ctx, id)
 }

@@ -1,24 +1,21 @@
 package gateway
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/rows"
@@ -189,14 +186,14 @@ func (b *bucket) bury(ctx context.Context) bool {
 // sealOne makes an archive of a segment, and records everything that it says in one commit, if the state allows that.
 func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) error) error {
 	log := l.seg.Log()
-	s, err := b.book.Full(ctx)
+	s, err := b.book.Commit(ctx, func(*book.State) (*book.Commit, error) { return nil, nil }) // the newest
 	if err != nil {
 		return err
 	}
 	if err := b.owns(s); err != nil {
 		return err
 	}
-	if b.done(s, log) { // then the program was killed
+	if b.done(s, log) { // and then the program was killed
 		return l.seg.Remove()
 	}
 	var claim *book.Claim
@@ -206,6 +203,9 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 	}
 	step := book.Step{Claim: claim, Rows: l.deletions, If: func(s *book.State) error {
 		err := b.owns(s)
+		if err == nil && b.done(s, log) { // the answer to an earlier try was lost
+			err = book.ErrDone
+		}
 		if err == nil && may != nil {
 			err = may(s)
 		}
@@ -214,7 +214,7 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 	own, names, _ := l.uses()
 	if own {
 		name := b.packing.Name(log.Number*nameStep + int64(binary.LittleEndian.Uint32(log.ID[:]))%nameStep)
-		if err := b.place(ctx, l.seg, b.in(name)); err != nil {
+		if err := b.place(ctx, l, b.in(name)); err != nil {
 			return err
 		}
 		names = append(names, name)
@@ -231,55 +231,49 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 		x.Roots = b.packing.Roots
 		step.Add = append(step.Add, catalog.Addition{Archive: x.Archive, Rows: x.Rows(ctx, nil)})
 	}
-	if _, err := b.book.Do(ctx, step); err != nil {
+	if _, err := b.book.Do(ctx, step); err != nil && !errors.Is(err, book.ErrDone) {
 		return err
 	}
 	return l.seg.Remove()
 }
 
-// place makes a segment an archive in the store.
-func (b *bucket) place(ctx context.Context, seg *journal.Segment, name string) error {
-	size, err := seg.Seal(ctx)
-	if err != nil {
-		return err
-	}
+// place makes a segment an archive in the store. The file itself becomes one, if it can, and if all that it has is of
+// objects that are there. Otherwise these are copied: what was replaced or deleted, and its name, then goes with the
+// segment.
+func (b *bucket) place(ctx context.Context, l *layer, name string) error {
 	st := b.book.Store()
-	if at := storekit.AddressOf(st, name); st.Can().Near && store.Scheme(at) == "" {
-		if err := link(seg.Path(), filepath.FromSlash(at)); err == nil {
+	if at := storekit.AddressOf(st, name); l.pure() && st.Can().Near && store.Scheme(at) == "" && !b.g.o.InBucket {
+		if _, err := l.seg.Seal(ctx); err != nil {
+			return err
+		}
+		if err := link(l.seg.Path(), filepath.FromSlash(at)); err == nil {
 			return nil
 		}
 	}
-	w, err := storekit.CreateAs(ctx, st, name, store.Wishes{Once: true})
-	if err == nil {
-		defer w.Abort()
-		if _, err = io.Copy(w, io.NewSectionReader(seg, 0, size)); err == nil {
-			_, err = w.Commit(ctx)
-		}
-	}
-	if errors.Is(err, fs.ErrExist) { // an earlier try has stored it
-		err = isPlaced(ctx, st, name, seg, size)
-	}
-	return err
-}
-
-// isPlaced returns an error unless an object is the archive that a segment has become. Their indexes have the
-// checksums of everything before them.
-func isPlaced(ctx context.Context, st store.Store, name string, seg *journal.Segment, size int64) error {
-	o, info, err := storekit.OpenInfo(ctx, st, name)
+	w, err := caf.Format.Create(ctx, st, name, format.CreateOptions{Scratch: sorter.TempFile})
 	if err != nil {
 		return err
 	}
-	defer o.Close()
-	is, want, end := blake3.New(), blake3.New(), size-seg.Size()
-	if info.Size == size {
-		_, err = io.Copy(is, kit.NewSection(ctx, o, seg.Size(), end))
+	defer w.Abort()
+	var all []*rows.Row
+	for r := range l.all() {
+		if r.What == rows.Put && r.Archive == l.id(0) {
+			all = append(all, r)
+		}
 	}
-	if err == nil {
-		_, err = io.Copy(want, io.NewSectionReader(seg, seg.Size(), end))
+	slices.SortFunc(all, func(a, b *rows.Row) int { return cmp.Compare(a.Seq, b.Seq) })
+	for _, r := range all {
+		x := catalog.Location{ETag: r.ETag, HeaderText: r.Headers}
+		headers, err := b.book.HeadersOf(ctx, x)
+		if err != nil {
+			return err
+		}
+		e := format.Entry{Name: r.Name, Kind: r.Kind, Size: r.Size, ModTime: r.Time, Digest: r.Digest, Attr: x.Attributes(headers)}
+		if err := w.Add(ctx, e, kit.NewSection(ctx, logged{l.seg}, r.Off, r.Size)); err != nil {
+			return err
+		}
 	}
-	if err == nil && !bytes.Equal(is.Sum(nil), want.Sum(nil)) {
-		err = fmt.Errorf("%s: another archive has this name: %w", format.Escape(name), fs.ErrExist)
-	}
+	_, err = w.Commit(ctx)
 	return err
 }
 
