@@ -100,6 +100,7 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	if w.Err != nil {
 		return w.Err
 	}
+	attrs := len(e.Attr)
 	if w.object = w.object[:0]; !w.plain {
 		w.object = appendObject(w.object, e)
 	}
@@ -145,6 +146,9 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 		w.end = w.Pos
 	} else {
 		w.shared += e.Size
+	}
+	if !w.plain && len(e.Attr) != attrs { // r has added some at its end, such as the ETag of its bytes
+		w.object = appendObject(w.object[:0], e)
 	}
 	w.row = w.row[:0]
 	if w.entries > 0 {

@@ -53,6 +53,7 @@ type bucket struct {
 	queue chan *change
 	aside chan func()   // runs between batches
 	held  chan struct{} // closed when no further change is taken
+	ended chan struct{} // closed when what is in the queue is not taken any more
 	full  chan struct{} // has one when a segment may be full
 	work  sync.WaitGroup
 	ctx   context.Context // of the work
@@ -69,6 +70,7 @@ type bucket struct {
 type change struct {
 	journal.Record
 	if_  serve.Condition
+	of   int64             // unless it is 0, the version that it replaces
 	base *catalog.Location // what was there, as far as commits know
 	seen int64             // bucket.gone, before that was asked
 	done chan error
@@ -95,13 +97,28 @@ func (b *bucket) write(ctx context.Context, all ...*change) []error {
 	}
 	for i, c := range all {
 		for errs[i] == nil {
-			if errs[i] = <-c.done; errs[i] != errAgain {
+			if errs[i] = b.answer(c); errs[i] != errAgain {
 				break
 			}
 			errs[i] = b.ask(ctx, c)
 		}
 	}
 	return errs
+}
+
+// answer waits for what becomes of a change that was put into the queue.
+func (b *bucket) answer(c *change) error {
+	select {
+	case err := <-c.done:
+		return err
+	case <-b.ended:
+	}
+	select {
+	case err := <-c.done:
+		return err
+	default: // it is still in the queue
+		return b.stopped()
+	}
 }
 
 // ask puts a change into the queue.
@@ -140,6 +157,7 @@ func (b *bucket) stopped() error {
 
 // commit writes the changes of the queue, as many at once as there are.
 func (b *bucket) commit() {
+	defer close(b.ended)
 	var batch []*change
 	for {
 		select {
@@ -164,7 +182,9 @@ func (b *bucket) commit() {
 		if b.g.o.InBucket {
 			b.commitThere(batch)
 		} else {
-			b.commitAll(batch)
+			for rest := batch; len(rest) > 0; {
+				rest = b.commitAll(rest)
+			}
 		}
 	}
 }
@@ -182,13 +202,18 @@ func (b *bucket) between(ctx context.Context, do func() error) error {
 	}
 }
 
-// commitAll writes a batch into the log.
-func (b *bucket) commitAll(batch []*change) {
+// commitAll writes a batch into the log. It returns those that an earlier one of the batch refuses: whether it does is
+// known only when that one is durable.
+func (b *bucket) commitAll(batch []*change) (late []*change) {
 	now := map[string]*change{} // of names that the batch changes
 	var records []*journal.Record
 	var taken []*change
 	for _, c := range batch {
-		if err := b.may(c, now[c.Name]); err != nil {
+		before := now[c.Name]
+		if err := b.may(c, before); err != nil && before != nil {
+			late = append(late, c)
+			continue
+		} else if err != nil {
 			c.done <- err
 			continue
 		}
@@ -196,7 +221,7 @@ func (b *bucket) commitAll(batch []*change) {
 		records, taken = append(records, &c.Record), append(taken, c)
 	}
 	if len(taken) == 0 {
-		return
+		return nil
 	}
 	err := b.log.Append(records)
 	for i := 0; i < len(records) && err == nil; i++ {
@@ -211,6 +236,7 @@ func (b *bucket) commitAll(batch []*change) {
 	if err != nil && !errors.Is(err, journal.ErrFull) {
 		b.stop(err)
 	}
+	return late
 }
 
 // layerOf returns the layer of the newest segment.
@@ -228,19 +254,28 @@ func (b *bucket) may(c, before *change) error {
 	if c.if_ == (serve.Condition{}) {
 		return nil
 	}
-	tag := ""
+	tag, seq := "", int64(0)
 	switch r := b.newest(c.Name); {
 	case before != nil:
 		tag = before.ETag
 	case r != nil && r.What == rows.Put:
-		tag = tagOf(r.ETag, r.Digest)
+		tag, seq = tagOf(r.ETag, r.Digest), r.Seq
 	case r != nil:
 	case c.seen != b.gone.Load():
 		return errAgain
 	case c.base != nil:
-		tag = tagOf(c.base.ETag, c.base.Digest)
+		tag, seq = tagOf(c.base.ETag, c.base.Digest), c.base.Seq
 	}
-	return c.if_.Check(tag)
+	return c.check(tag, seq)
+}
+
+// check returns why a change must not be made, if there is a version with that tag.
+func (c *change) check(tag string, seq int64) error {
+	err := c.if_.Check(tag)
+	if err == nil && c.of != 0 && c.of != seq {
+		err = serve.ErrCondition
+	}
+	return err
 }
 
 // newest returns the newest row that the log has of a name, or nil.
@@ -269,13 +304,13 @@ func (b *bucket) stop(why error) {
 
 // Put implements [serve.Bucket].
 func (b *bucket) Put(ctx context.Context, key string, u *serve.Upload) (done serve.Written, err error) {
-	done, err = b.put(ctx, key, u, b.g.now())
+	done, err = b.put(ctx, key, u, b.g.now(), 0)
 	return done, outward(err)
 }
 
-func (b *bucket) put(ctx context.Context, key string, u *serve.Upload, at time.Time) (done serve.Written, err error) {
+func (b *bucket) put(ctx context.Context, key string, u *serve.Upload, at time.Time, of int64) (done serve.Written, err error) {
 	if u.Size >= b.g.o.large {
-		return b.putLarge(ctx, key, u, at)
+		return b.putLarge(ctx, key, u, at, of)
 	}
 	content := make([]byte, u.Size)
 	if _, err := io.ReadFull(u.Body, content); err != nil {
@@ -285,7 +320,7 @@ func (b *bucket) put(ctx context.Context, key string, u *serve.Upload, at time.T
 		return done, err
 	}
 	etag, headers := u.End()
-	c := &change{Record: journal.Record{LogRow: caf.LogRow{Name: key, Sum: blake3.Sum256(content), Modified: at, ETag: etag, Headers: catalog.HeaderText(headers)}, Content: content}, if_: u.If}
+	c := &change{Record: journal.Record{LogRow: caf.LogRow{Name: key, Sum: blake3.Sum256(content), Modified: at, ETag: etag, Headers: catalog.HeaderText(headers)}, Content: content}, if_: u.If, of: of}
 	return serve.Written{Time: at}, b.write(ctx, c)[0]
 }
 
@@ -334,7 +369,7 @@ func (b *bucket) Change(ctx context.Context, key string, change func(headers map
 			return err
 		}
 		tag := tagOf(l.ETag, l.Digest)
-		_, err = b.put(ctx, key, &serve.Upload{Body: in, Size: e.Size, End: func() (string, map[string]string) { return tag, headers }, If: serve.Condition{Match: tag}}, l.Modified)
+		_, err = b.put(ctx, key, &serve.Upload{Body: in, Size: e.Size, End: func() (string, map[string]string) { return tag, headers }, If: serve.Condition{Match: tag}}, l.Modified, l.Seq)
 		in.Close()
 		if !errors.Is(err, serve.ErrCondition) { // otherwise another has changed it
 			return err
