@@ -173,12 +173,17 @@ func (b *bucket) bury(ctx context.Context) bool {
 		return live, gone[1:]
 	})
 	old.seg.Release()
-	// No commit has the archives of objects that were replaced before the segment ended, and only its rows had them.
-	_, _, dead := old.uses()
+	b.forget(ctx, old)
+	return true
+}
+
+// forget removes what only a layer had that is in a commit: the archives of objects that were replaced before its
+// segment ended.
+func (b *bucket) forget(ctx context.Context, l *layer) {
+	_, _, dead := l.uses()
 	for _, name := range dead {
 		b.discardArchive(ctx, name)
 	}
-	return true
 }
 
 // sealOne makes an archive of a segment, and records everything that it says in one commit, if the state allows that.
