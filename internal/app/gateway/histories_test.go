@@ -49,7 +49,7 @@ func TestHistories(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	seed := testkit.Seed(t)
 	counts := map[string]int{}
-	for n := range testkit.Rounds(t, 400) {
+	for n := range testkit.Rounds(t, 300) {
 		cryptotest.SetGlobalRandom(t, seed+uint64(n))
 		var h *history
 		synctest.Test(t, func(t *testing.T) {
