@@ -107,6 +107,7 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	if e.Digest.Algo == w.Algo {
 		digest = e.Digest.Sum
 	}
+	known := len(e.Attr)
 	start, again := w.contents.place(digest, e.Size)
 	if err := w.room(e, again); err != nil {
 		return err
@@ -140,6 +141,9 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 			// The digest of content that a store copied was not compared.
 			w.contents.add(digest, start, e.Size)
 		}
+	}
+	if len(e.Attr) != known && !w.plain { // the reader has added what it learned from the content
+		w.object = appendObject(w.object[:0], e)
 	}
 	if !again {
 		w.end = w.Pos

@@ -227,6 +227,24 @@ func keeps(t *testing.T, there bool) {
 	}
 }
 
+func TestLargeObjectsHaveTheirHeaders(t *testing.T) {
+	for _, there := range []bool{false, true} {
+		w := newWorld(t, there)
+		large := entry{data: strings.Repeat("text", large/4), headers: map[string]string{"content-type": "text/plain"}}
+		if err := w.put("large", large, serve.Condition{}); err != nil {
+			t.Fatal(err)
+		}
+		w.look()
+		if err := w.put("large", large, serve.Condition{Match: large.etag()}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.g.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.look()
+	}
+}
+
 func TestBucketsAreMadeAndRemoved(t *testing.T) {
 	ctx, w := t.Context(), newWorld(t, false)
 	w.end()

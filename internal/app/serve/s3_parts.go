@@ -213,7 +213,8 @@ func (c *call) finish() error {
 	if said := c.r.Header.Get("X-Amz-Mp-Object-Size"); said != "" && said != strconv.FormatInt(size, 10) {
 		return fault("InvalidRequest", "The provided 'x-amz-mp-object-size' header value does not match what was computed.")
 	}
-	made := maps.Clone(headers)
+	made := map[string]string{}
+	maps.Copy(made, headers)
 	delete(made, uploadAlgorithm)
 	delete(made, uploadType)
 	keep := func(name, text string) {
