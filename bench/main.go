@@ -46,6 +46,7 @@ type suite struct {
 	top   string // the project
 	gocaf string // "" if there is none
 	made  map[string]bool
+	lives map[string]*life // of servers of buckets
 }
 
 // verbs are other jobs of this program: peers that are part of it.

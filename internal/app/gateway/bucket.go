@@ -138,10 +138,14 @@ func (b *bucket) stopped() error {
 	return fmt.Errorf("%w: %w", serve.ErrBusy, b.why)
 }
 
-// commit writes the changes of the queue, as many at once as there are.
+// commit writes the changes of the queue, as many at once as there are. Clients whose changes were answered together
+// come back one after the other: they are waited for, for a part of the time that the last batch took, so that they
+// stay together. Otherwise the first of them would make all others wait for two syncs.
 func (b *bucket) commit() {
 	var batch []*change
+	var took time.Duration
 	for {
+		last := len(batch)
 		select {
 		case c := <-b.queue:
 			batch = append(batch[:0], c)
@@ -151,6 +155,7 @@ func (b *bucket) commit() {
 		case <-b.held:
 			return
 		}
+		var late <-chan time.Time
 		for n := len(batch[0].Content); n < mostBatch && len(batch) < mostWaiting; {
 			select {
 			case c := <-b.queue:
@@ -159,13 +164,29 @@ func (b *bucket) commit() {
 				continue
 			default:
 			}
+			if len(batch) >= last {
+				break
+			}
+			if late == nil {
+				late = time.After(min(took/4, 10*time.Millisecond))
+			}
+			select {
+			case c := <-b.queue:
+				batch = append(batch, c)
+				n += len(c.Content)
+				continue
+			case <-late:
+			case <-b.held: // it is written nevertheless
+			}
 			break
 		}
+		start := time.Now()
 		if b.g.o.InBucket {
 			b.commitThere(batch)
 		} else {
 			b.commitAll(batch)
 		}
+		took = time.Since(start)
 	}
 }
 
