@@ -255,10 +255,14 @@ func (g *Gateway) open(ctx context.Context, name string) (err error) {
 	if b.tree, err = open(ctx); err != nil {
 		return err
 	}
+	since, err := b.book.Since(ctx)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	g.mu.Lock()
 	g.buckets[name] = b
 	g.mu.Unlock()
-	g.set.Add(serve.Source{Name: name, Address: "catalog:" + store.Redact(storekit.AddressOf(g.st, g.catalogue(name))), Keep: true, Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
+	g.set.Add(serve.Source{Name: name, Address: "catalog:" + store.Redact(storekit.AddressOf(g.st, g.catalogue(name))), ModTime: since, Keep: true, Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
 		if view != "" {
 			return nil, "", &holdall.ViewError{Format: shelf.Format.Name, View: view}
 		}

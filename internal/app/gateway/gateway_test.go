@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	_ "github.com/holdall/holdall/format/all"
 	"github.com/holdall/holdall/format/kit"
@@ -253,7 +254,7 @@ func TestBucketsAreMadeAndRemoved(t *testing.T) {
 	if err := w.g.Make(ctx, "b"); !errors.Is(err, serve.ErrBucketExists) {
 		t.Fatal(err)
 	}
-	before := files(t, w.dir)
+	before, began := files(t, w.dir), time.Now()
 	for range 2 {
 		if err := w.g.Make(ctx, "c"); err != nil {
 			t.Fatal(err)
@@ -261,6 +262,12 @@ func TestBucketsAreMadeAndRemoved(t *testing.T) {
 		b, err := w.g.Bucket(ctx, "c")
 		if err != nil {
 			t.Fatal(err)
+		}
+		all, err := w.set.List(ctx)
+		for _, x := range all {
+			if x.Name == "c" && (x.ModTime.Before(began.Add(-time.Minute)) || x.ModTime.After(time.Now())) || err != nil {
+				t.Fatal(x.ModTime, err)
+			}
 		}
 		if _, err := b.Put(ctx, "k", upload(entry{data: "text"}, serve.Condition{})); err != nil {
 			t.Fatal(err)
