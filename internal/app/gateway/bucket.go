@@ -30,6 +30,10 @@ import (
 const (
 	// large is the size from which on an object is an archive of its own.
 	large = 8 << 20
+	// Contents of more than small wait for mostPatience, until mostMemory has room for them.
+	small        = 64 << 10
+	mostMemory   = 128 << 20
+	mostPatience = 10 * time.Second
 	// mostBatch is about how many bytes are written at once, and mostWaiting how many changes.
 	mostBatch   = 4 << 20
 	mostWaiting = 4096
@@ -292,6 +296,14 @@ func (b *bucket) Put(ctx context.Context, key string, u *serve.Upload) (done ser
 func (b *bucket) put(ctx context.Context, key string, u *serve.Upload, at time.Time) (done serve.Written, err error) {
 	if u.Size >= large {
 		return b.putLarge(ctx, key, u, at)
+	}
+	if u.Size > small {
+		soon, cancel := context.WithTimeout(ctx, mostPatience)
+		err := b.g.memory.Acquire(soon, u.Size)
+		if cancel(); err != nil {
+			return done, cmp.Or(context.Cause(ctx), serve.ErrBusy)
+		}
+		defer b.g.memory.Release(u.Size)
 	}
 	content := make([]byte, u.Size)
 	if _, err := io.ReadFull(u.Body, content); err != nil {

@@ -30,7 +30,7 @@ const (
 	// may wait before clients are told to wait, too, and mostUnsealedRows of how many names.
 	mostRows         = 200_000
 	mostUnsealed     = 8
-	mostUnsealedRows = 500_000
+	mostUnsealedRows = 300_000
 	// linger is for how long what was in the log can be read after a commit has it: some readers have just looked.
 	linger = time.Minute
 )
