@@ -205,6 +205,7 @@ func (a *app) logTo(w io.Writer) slog.Handler {
 }
 
 func (a *app) serve(ctx context.Context, addresses []string, o serving) (done error) {
+	leanGC(32 << 20)
 	logs := a.logTo(a.stderr)
 	log := slog.New(logs)
 	ctx, stop := context.WithCancel(ctx)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -30,6 +31,10 @@ import (
 const (
 	// large is the size from which on an object is an archive of its own.
 	large = 8 << 20
+	// Contents of more than small wait for mostPatience, until mostMemory has room for them.
+	small        = 64 << 10
+	mostMemory   = 128 << 20
+	mostPatience = 10 * time.Second
 	// mostBatch is about how many bytes are written at once, and mostWaiting how many changes.
 	mostBatch   = 4 << 20
 	mostWaiting = 4096
@@ -115,7 +120,7 @@ func (b *bucket) ask(ctx context.Context, c *change) (err error) {
 	if held(b.held) {
 		return b.stopped()
 	}
-	if len(b.over.Load().live) > mostUnsealed { // archives cannot be stored as fast as clients write
+	if over := b.over.Load(); len(over.live) > mostUnsealed || over.rows > mostUnsealedRows { // archives cannot be stored as fast as clients write
 		return serve.ErrBusy
 	}
 	select {
@@ -253,8 +258,8 @@ func (b *bucket) may(c, before *change) error {
 	switch r := b.newest(c.Name); {
 	case before != nil:
 		tag = before.ETag
-	case r != nil && r.What == rows.Put:
-		tag = tagOf(r.ETag, r.Digest)
+	case r != nil && r.archive >= 0:
+		tag = tagOf(r.etag, format.Digest{Algo: "blake3", Sum: string(r.sum[:])})
 	case r != nil:
 	case c.seen != b.gone.Load():
 		return errAgain
@@ -265,7 +270,7 @@ func (b *bucket) may(c, before *change) error {
 }
 
 // newest returns the newest row that the log has of a name, or nil.
-func (b *bucket) newest(name string) *rows.Row {
+func (b *bucket) newest(name string) *brief {
 	for _, l := range b.over.Load().live {
 		if r := l.get(name); r != nil {
 			return r
@@ -297,6 +302,14 @@ func (b *bucket) Put(ctx context.Context, key string, u *serve.Upload) (done ser
 func (b *bucket) put(ctx context.Context, key string, u *serve.Upload, at time.Time) (done serve.Written, err error) {
 	if u.Size >= b.g.o.large {
 		return b.putLarge(ctx, key, u, at)
+	}
+	if u.Size > small {
+		soon, cancel := context.WithTimeout(ctx, mostPatience)
+		err := b.g.memory.Acquire(soon, u.Size)
+		if cancel(); err != nil {
+			return done, cmp.Or(context.Cause(ctx), serve.ErrBusy)
+		}
+		defer b.g.memory.Release(u.Size)
 	}
 	content := make([]byte, u.Size)
 	if _, err := io.ReadFull(u.Body, content); err != nil {
@@ -380,16 +393,17 @@ func outward(err error) error {
 }
 
 // apply adds a row of the log to the layer of its segment.
-func (b *bucket) apply(l *layer, r *caf.LogRow) (err error) {
-	x := &rows.Row{Name: r.Name, What: rows.Delete, Seq: seqs + r.Seq}
+func (b *bucket) apply(l *layer, r *caf.LogRow) error {
+	// The name may be a part of something longer.
+	x := &brief{name: strings.Clone(r.Name), seq: seqs + r.Seq, archive: -1}
 	if !r.Deleted {
-		x.What, x.Archive = rows.Put, l.id(0)
-		x.Kind, x.Raw, x.Off, x.Size, x.Time, x.ETag, x.Headers = format.File, true, r.Off, r.Size, r.Modified, r.ETag, r.Headers
-		x.Digest = format.Digest{Algo: "blake3", Sum: string(r.Sum[:])}
+		x.etag, x.headers, x.off, x.size, x.time, x.sum, x.archive = r.ETag, r.Headers, r.Off, r.Size, r.Modified.UnixMilli(), r.Sum, 0
 		if r.Elsewhere != "" {
-			if x.Archive, err = b.elsewhere(l, r.Elsewhere); err != nil {
+			id, err := b.elsewhere(l, r.Elsewhere)
+			if err != nil {
 				return err
 			}
+			x.archive = int32(id.Ordinal)
 		}
 	}
 	l.put(x)
