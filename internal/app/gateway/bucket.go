@@ -456,12 +456,9 @@ func (b *bucket) close() (err error) {
 	if b.hall != nil {
 		err = errors.Join(err, b.hall.Close())
 	}
-	b.change(func(live []*layer, gone []sunk) ([]*layer, []sunk) {
-		for _, l := range b.over.Load().held {
-			l.seg.Release()
-		}
-		return nil, nil
-	})
+	for _, l := range b.over.Load().held { // they stay: those who still read must not take a file for one that is not there
+		l.seg.Release()
+	}
 	if b.log != nil {
 		err = errors.Join(err, b.log.Close())
 	}

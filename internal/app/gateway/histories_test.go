@@ -3,9 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"crypto/md5"
 	crand "crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -405,9 +403,10 @@ func (h *history) idles() {
 func (h *history) step() {
 	switch n := h.rnd.IntN(100); {
 	case n < 70:
-		if !h.opens() {
-			h.client()
+		if h.opens() {
+			return
 		}
+		fallthrough
 	case n < 90:
 		if h.running < 6 {
 			h.client()
@@ -547,8 +546,8 @@ func (h *history) starts(m *machine, of *process) *process {
 		},
 		text: crand.Text, wait: p.wait, large: historyLarge, room: []int64{1, 600, 3000}[h.rnd.IntN(3)],
 	}
-	d := m.disk
-	o.folder = func(string) (disk.Disk, store.Store, error) { return slow{d, p}, m.folder, nil }
+	d, folder := m.disk, m.folder
+	o.folder = func(string) (disk.Disk, store.Store, error) { return slow{d, p}, folder, nil }
 	if h.there {
 		d = disktest.New(h.rnd)
 		o.folder = func(string) (disk.Disk, store.Store, error) { return d, m.folder, nil }
@@ -563,7 +562,13 @@ func (h *history) starts(m *machine, of *process) *process {
 			h.taking = false
 			of.hung, of.leaves, of.stale = false, false, h.owner() == m
 		}
-		switch _, claimed := errors.AsType[*ClaimError](err); {
+		_, claimed := errors.AsType[*ClaimError](err)
+		_, stale := errors.AsType[*StaleError](err)
+		switch {
+		case stale && !p.dead:
+			h.counts["stale"]++
+			m.disk, m.folder = disktest.New(h.rnd), &storetest.Mem{}
+			h.closes(p)
 		case err == nil && p.dead:
 			h.begins(nil, func() { _ = g.Close() })
 		case err == nil:
@@ -642,6 +647,7 @@ func (h *history) leaves(p *process) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.say("%s ends, left: %v, %v", p.name, leaves, err)
+		h.harmed = h.harmed || p.busy > 1
 		h.counts["ends"]++
 		if !p.dead {
 			h.closes(p)
@@ -670,16 +676,8 @@ func (h *history) takesOver(p *process) {
 
 // A value is what a key has.
 type value struct {
-	there            bool
-	data, meta, tags string
-}
-
-func (v value) etag() string {
-	if !v.there {
-		return ""
-	}
-	sum := md5.Sum([]byte(v.data))
-	return `"` + hex.EncodeToString(sum[:]) + `"`
+	there                  bool
+	data, etag, meta, tags string
 }
 
 func (v value) headers() map[string]string {
@@ -694,7 +692,7 @@ func (v value) headers() map[string]string {
 }
 
 func valueOf(data string, attr map[string]string) value {
-	return value{true, data, attr["x-amz-meta-n"], attr["x-amz-tagging"]}
+	return value{true, data, entry{data: data}.etag(), attr["x-amz-meta-n"], attr["x-amz-tagging"]}
 }
 
 // An op is of one key.
@@ -709,7 +707,7 @@ type op struct {
 }
 
 func (o *op) String() string {
-	return fmt.Sprintf("%d-%d %s %s %v %v %.40q %s %v", o.call, o.ret, o.what, o.key, o.if_, cmp.Or(o.etag, o.is.etag()), o.is.meta, o.is.tags, o.err)
+	return fmt.Sprintf("%d-%d %s %s %v %v %.40q %s %v", o.call, o.ret, o.what, o.key, o.if_, cmp.Or(o.etag, o.is.etag), o.is.meta, o.is.tags, o.err)
 }
 
 var (
@@ -757,7 +755,7 @@ func (h *history) does(p *process, ops []*op, do func() []error) {
 			}
 			h.say("%s: %v (%v)", p.name, o, errs[i])
 			if o.is.there && o.err == nil {
-				h.etags[o.key] = append(h.etags[o.key], o.is.etag())
+				h.etags[o.key] = append(h.etags[o.key], o.is.etag)
 			}
 		}
 	})
@@ -795,16 +793,18 @@ func (h *history) client() {
 	}
 	n := h.rnd.IntN(20)
 	if n < 9 {
-		o.what, o.is = "put", value{there: true, data: fmt.Sprint("same ", h.rnd.IntN(2)), meta: fmt.Sprint(h.tick)}
+		o.what = "put"
+		data, meta := fmt.Sprint("same ", h.rnd.IntN(2)), fmt.Sprint(h.tick)
 		if h.rnd.IntN(3) > 0 {
-			o.is.data = fmt.Sprint("content ", h.tick, " ", strings.Repeat("x", h.rnd.IntN(200)))
+			data = fmt.Sprint("content ", h.tick, " ", strings.Repeat("x", h.rnd.IntN(200)))
 			if h.rnd.IntN(6) == 0 {
-				o.is.data += strings.Repeat("large ", historyLarge/6)
+				data += strings.Repeat("large ", historyLarge/6)
 			}
 		}
 		if p.stale {
-			o.is.meta = "stale"
+			meta = "stale"
 		}
+		o.is = valueOf(data, map[string]string{"x-amz-meta-n": meta})
 	}
 	switch {
 	case n < 8:
@@ -845,7 +845,7 @@ func (h *history) client() {
 }
 
 func (h *history) upload(data string, o *op) *serve.Upload {
-	return &serve.Upload{Body: strings.NewReader(data), Size: int64(len(data)), End: func() (string, map[string]string) { return o.is.etag(), o.is.headers() }, If: o.if_}
+	return &serve.Upload{Body: strings.NewReader(data), Size: int64(len(data)), End: func() (string, map[string]string) { return o.is.etag, o.is.headers() }, If: o.if_}
 }
 
 // inParts puts an object in two parts.
@@ -857,7 +857,7 @@ func (h *history) inParts(b serve.Bucket, o *op) error {
 	}
 	half := len(o.is.data) / 2
 	for i, data := range []string{o.is.data[:half], o.is.data[half:]} {
-		part := &op{is: value{there: true, data: data}}
+		part := &op{is: valueOf(data, nil)}
 		if _, err := b.Part(h.ctx, o.key, id, i+1, h.upload(data, part)); err != nil {
 			return never(err)
 		}
@@ -866,7 +866,7 @@ func (h *history) inParts(b serve.Bucket, o *op) error {
 	if err != nil {
 		return never(err)
 	}
-	_, err = b.Finish(h.ctx, o.key, id, parts, &serve.Upload{End: func() (string, map[string]string) { return o.is.etag(), headers }, If: o.if_})
+	_, err = b.Finish(h.ctx, o.key, id, parts, &serve.Upload{End: func() (string, map[string]string) { return o.is.etag, headers }, If: o.if_})
 	return err
 }
 
@@ -890,7 +890,7 @@ func (h *history) reads(p *process, key string, lists bool) {
 			if !stale && err == nil {
 				h.all = append(h.all, o)
 				if o.is.there && o.what == "get" {
-					h.etags[o.key] = append(h.etags[o.key], o.is.etag())
+					h.etags[o.key] = append(h.etags[o.key], o.is.etag)
 				}
 			}
 		}
@@ -941,7 +941,7 @@ func (p *process) read(ctx context.Context, key string, lists bool) ([]*op, erro
 		return nil, err
 	}
 	o.is = valueOf(string(data), e.Attr)
-	if o.is.etag() != e.Attr[kit.ETagAttr] {
+	if o.is.etag != e.Attr[kit.ETagAttr] {
 		o.is.meta = "torn: has the ETag " + e.Attr[kit.ETagAttr]
 	}
 	return []*op{o}, nil
@@ -1084,7 +1084,7 @@ func (h *history) compares() {
 			h.breaks("the catalogue has %q at %d of %s", l.Path, l.Off, a.Address)
 			return
 		}
-		if all[l.Path].is = valueOf(string(content[l.Off:l.Off+l.Size]), headers); all[l.Path].is.etag() != l.ETag {
+		if all[l.Path].is = valueOf(string(content[l.Off:l.Off+l.Size]), headers); all[l.Path].is.etag != l.ETag {
 			h.breaks("the catalogue has other bytes for %q in %s", l.Path, a.Address)
 		}
 	}
@@ -1125,25 +1125,23 @@ func (h *history) linearizes() {
 				seen[o.is.meta], seen[o.is.tags], seen[o.etag] = true, true, true
 			}
 		}
-		var all, some []porcupine.Operation
-		for _, o := range h.all {
-			if o.key != key || o.err == errNever {
-				continue
-			}
-			x := porcupine.Operation{Input: o, Call: o.call, Output: o, Return: o.ret}
-			all = append(all, x)
-			if o.err != errUnknown || o.what == "delete" || o.is.meta != "" && seen[o.is.meta] || o.is.tags != "" && seen[o.is.tags] || o.what == "put" && seen[o.is.etag()] {
-				some = append(some, x)
-			}
-		}
 		// Often it is as if what nobody has seen had never happened.
-		if is := porcupine.CheckOperationsTimeout(register, some, 5*time.Second); is != porcupine.Ok {
-			switch porcupine.CheckOperationsTimeout(register, all, 10*time.Second) {
-			case porcupine.Illegal:
-				h.breaks("%s: the answers are not linearizable", key)
-			case porcupine.Unknown:
-				h.counts["undecided"]++
+		is := porcupine.Illegal
+		for try := 0; try < 3 && is != porcupine.Ok; try++ {
+			var all []porcupine.Operation
+			for _, o := range h.all {
+				happened := o.err != errUnknown || try == 2 || o.what == "delete" && try == 1 || o.what == "put" && (seen[o.is.meta] || seen[o.is.etag]) || o.what == "tag" && seen[o.is.tags]
+				if o.key == key && o.err != errNever && happened {
+					all = append(all, porcupine.Operation{Input: o, Call: o.call, Output: o, Return: o.ret})
+				}
 			}
+			is = porcupine.CheckOperationsTimeout(register, all, time.Duration(1+4*(try/2))*time.Second)
+		}
+		switch is {
+		case porcupine.Illegal:
+			h.breaks("%s: the answers are not linearizable", key)
+		case porcupine.Unknown:
+			h.counts["undecided"]++
 		}
 	}
 }
@@ -1157,9 +1155,9 @@ var register = porcupine.Model{
 		case "get":
 			return was == o.is, was
 		case "list":
-			return was.there == o.is.there && was.etag() == o.etag, was
+			return was.there == o.is.there && was.etag == o.etag, was
 		}
-		now, may := o.is, o.if_.Check(was.etag())
+		now, may := o.is, o.if_.Check(was.etag)
 		if o.what == "tag" {
 			if now = was; !was.there {
 				may = serve.ErrNoObject

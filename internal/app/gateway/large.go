@@ -66,8 +66,8 @@ func (b *bucket) putLarge(ctx context.Context, key string, u *serve.Upload, at t
 	c := &change{Record: journal.Record{LogRow: caf.LogRow{Name: key, Size: l.Size, Off: l.Off, Modified: at, ETag: l.ETag, Headers: l.HeaderText, Elsewhere: string(text)}}, if_: u.If, of: of}
 	copy(c.Sum[:], l.Digest.Sum)
 	if err := b.write(ctx, c)[0]; err != nil {
-		if errors.Is(err, serve.ErrCondition) { // then no log has it
-			err = errors.Join(err, storekit.Remove(ctx, b.book.Store(), name))
+		if errors.Is(err, serve.ErrCondition) || errors.Is(err, serve.ErrNoObject) || errors.Is(err, journal.ErrFull) { // then no log has it
+			b.discardArchive(ctx, name)
 		}
 		return done, err
 	}
