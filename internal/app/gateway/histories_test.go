@@ -49,7 +49,7 @@ func TestHistories(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	seed := testkit.Seed(t)
 	counts := map[string]int{}
-	for n := range testkit.Rounds(t, 200) {
+	for n := range testkit.Rounds(t, 400) {
 		cryptotest.SetGlobalRandom(t, seed+uint64(n))
 		var h *history
 		synctest.Test(t, func(t *testing.T) {
@@ -93,6 +93,7 @@ type history struct {
 	all     []*op
 	etags   map[string][]string // that a key had
 	running int
+	left    int // steps
 	lines   []string
 	counts  map[string]int
 	wrong   error
@@ -220,7 +221,7 @@ func (p *process) store() store.Store {
 		fails, lost := p.dead, false
 		if !fails && p.faults > 0 && h.rnd.IntN(p.faults) == 0 {
 			lost = h.rnd.IntN(2) == 0
-			fails, p.rough = !lost, true
+			fails, p.rough, h.harmed = !lost, true, true
 			h.say("%s: %s %s fails, done: %v", p.name, op, name, lost)
 		}
 		h.mu.Unlock()
@@ -335,7 +336,7 @@ func (h *history) begins(p *process, do func()) {
 func (h *history) run() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for n := 100 + h.rnd.IntN(300); n > 0 && h.wrong == nil; n-- {
+	for h.left = 100 + h.rnd.IntN(300); h.left > 0 && h.wrong == nil; h.left-- {
 		h.step()
 	}
 	h.ends()
@@ -408,7 +409,7 @@ func (h *history) step() {
 		}
 		fallthrough
 	case n < 90:
-		if h.running < 6 {
+		if h.running < 8 {
 			h.client()
 		}
 	case n < 92:
@@ -442,7 +443,7 @@ func (h *history) happens() {
 		}
 		return
 	}
-	switch h.rnd.IntN(14) {
+	switch h.rnd.IntN(16) {
 	case 0, 1:
 		h.kills(p, !h.there && h.rnd.IntN(2) == 0)
 	case 2, 3, 4:
@@ -461,11 +462,11 @@ func (h *history) happens() {
 		h.disks(m)
 	case 9, 10:
 		h.leaves(p)
-	case 11:
+	case 11, 12, 13:
 		if !h.there && p.ready && !p.stale && !p.leaves {
 			h.takesOver(p)
 		}
-	case 12:
+	case 14:
 		if h.there {
 			h.watches()
 		}
@@ -669,6 +670,7 @@ func (h *history) takesOver(p *process) {
 		}
 		h.say("%s is overtaken", p.name)
 		h.counts["take-overs"]++
+		h.left += 400 // much can come of it
 		p.hung, h.taking = true, true
 		h.starts(h.machines[i], p)
 	})
@@ -779,9 +781,9 @@ func (h *history) client() {
 		h.breaks("%s: %v", p.name, err)
 		return
 	}
-	key := historyKeys[h.rnd.IntN(len(historyKeys))]
+	key := historyKeys[h.rnd.IntN(len(historyKeys))*h.rnd.IntN(2)] // often the same
 	o := &op{key: key}
-	if all := h.etags[key]; h.rnd.IntN(3) == 0 {
+	if all := h.etags[key]; h.rnd.IntN(2) == 0 {
 		switch n := h.rnd.IntN(6); {
 		case n < 2:
 			o.if_.NoneMatch = "*"
@@ -795,7 +797,7 @@ func (h *history) client() {
 	if n < 9 {
 		o.what = "put"
 		data, meta := fmt.Sprint("same ", h.rnd.IntN(2)), fmt.Sprint(h.tick)
-		if h.rnd.IntN(3) > 0 {
+		if h.rnd.IntN(2) > 0 {
 			data = fmt.Sprint("content ", h.tick, " ", strings.Repeat("x", h.rnd.IntN(200)))
 			if h.rnd.IntN(6) == 0 {
 				data += strings.Repeat("large ", historyLarge/6)
@@ -931,11 +933,13 @@ func (p *process) read(ctx context.Context, key string, lists bool) ([]*op, erro
 	if err != nil {
 		return nil, err
 	}
+	p.pass("what was looked up")
 	f, err := a.OpenEntry(ctx, e)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	p.pass("what was opened")
 	data, err := io.ReadAll(f)
 	if err != nil {
 		return nil, err
