@@ -8,6 +8,7 @@ import (
 	"crypto/md5"
 	"crypto/sha1"
 	"crypto/sha256"
+	"crypto/sha512"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -21,7 +22,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/minio/crc64nvme"
+	"github.com/zeebo/xxh3"
 )
 
 // An s3Fault is an error that clients of S3 know by its code.
@@ -34,6 +37,8 @@ func fault(code, text string) error { return &s3Fault{code, text} }
 
 // maxPut is the most that one request may bring.
 const maxPut = 5 << 30
+
+var errAlgorithm = fault("InvalidRequest", "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256, SHA512, MD5, XXHASH64, XXHASH3, XXHASH128]")
 
 // An algorithm is one of x-amz-checksum-NAME.
 type algorithm struct {
@@ -49,6 +54,11 @@ var algorithms = []*algorithm{
 	{"crc64nvme", 8, func() hash.Hash { return crc64nvme.New() }, crc64nvme.NVME},
 	{"sha1", sha1.Size, sha1.New, 0},
 	{"sha256", sha256.Size, sha256.New, 0},
+	{"sha512", sha512.Size, sha512.New, 0},
+	{"md5", md5.Size, md5.New, 0},
+	{"xxhash64", 8, func() hash.Hash { return xxhash.New() }, 0},
+	{"xxhash3", 8, func() hash.Hash { return xxh3.New() }, 0},
+	{"xxhash128", 16, func() hash.Hash { return xxh3.New128() }, 0},
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -229,6 +239,11 @@ func (c *call) body() (*payload, error) {
 // or nil, and its value unless it comes in the trailer.
 func checksumIn(head http.Header) (by *algorithm, want []byte, err error) {
 	trailer := trailers(head)
+	for name := range head { // what cannot be compared must not seem to be
+		if kind, is := strings.CutPrefix(strings.ToLower(name), checksumHeader); is && algorithmOf(kind) == nil && !slices.Contains([]string{"algorithm", "mode", "type"}, kind) {
+			return nil, nil, errAlgorithm
+		}
+	}
 	for _, a := range algorithms {
 		value, inTrailer := head.Get(checksumHeader+a.name), slices.Contains(trailer, checksumHeader+a.name)
 		if value == "" && !inTrailer {

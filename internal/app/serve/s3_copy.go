@@ -133,7 +133,7 @@ func algorithmAsked(head http.Header) (*algorithm, error) {
 	asked := head.Get("X-Amz-Checksum-Algorithm")
 	a := algorithmOf(strings.ToLower(asked))
 	if asked != "" && a == nil {
-		return nil, fault("InvalidRequest", "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]")
+		return nil, errAlgorithm
 	}
 	return a, nil
 }
