@@ -358,9 +358,6 @@ func (s *suite) live(of s3Server, l *life) (err error) {
 	if err == nil {
 		err = run("PUT", n, 0, putNew)
 	}
-	if err == nil {
-		err = run("paced", n/4, pace, putNew)
-	}
 	if err != nil {
 		return err
 	}
@@ -405,6 +402,9 @@ func (s *suite) live(of s3Server, l *life) (err error) {
 		return err
 	}
 	if err := run("GET later", n, 0, get); err != nil {
+		return err
+	}
+	if err := run("paced", n/4, pace, putNew); err != nil {
 		return err
 	}
 	half := rand.New(rand.NewPCG(seed, 'h')).Perm(n)[:n/2]
