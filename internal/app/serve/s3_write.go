@@ -114,7 +114,7 @@ func unknownHeaders(head http.Header) error {
 		value := head.Get("X-Amz-" + name)
 		switch {
 		case name == "bucket-object-lock-enabled" && strings.EqualFold(value, "false"):
-		case name == "acl" && value != "private" && value != "bucket-owner-full-control" || strings.HasPrefix(name, "grant-"):
+		case name == "acl" && value != "" && value != "private" && value != "bucket-owner-full-control" || strings.HasPrefix(name, "grant-"):
 			return errACL
 		case name == "object-ownership" && value != "BucketOwnerEnforced":
 			return fault("NotImplemented", "")
