@@ -58,6 +58,7 @@ type bucket struct {
 	queue chan *change
 	aside chan func()   // runs between batches
 	held  chan struct{} // closed when no further change is taken
+	ended chan struct{} // closed when what is in the queue is not taken any more
 	full  chan struct{} // has one when a segment may be full
 	work  sync.WaitGroup
 	ctx   context.Context // of the work
@@ -74,6 +75,7 @@ type bucket struct {
 type change struct {
 	journal.Record
 	if_  serve.Condition
+	of   int64             // unless it is 0, the version that it replaces
 	base *catalog.Location // what was there, as far as commits know
 	seen int64             // bucket.gone, before that was asked
 	done chan error
@@ -100,13 +102,28 @@ func (b *bucket) write(ctx context.Context, all ...*change) []error {
 	}
 	for i, c := range all {
 		for errs[i] == nil {
-			if errs[i] = <-c.done; errs[i] != errAgain {
+			if errs[i] = b.answer(c); errs[i] != errAgain {
 				break
 			}
 			errs[i] = b.ask(ctx, c)
 		}
 	}
 	return errs
+}
+
+// answer waits for what becomes of a change that was put into the queue.
+func (b *bucket) answer(c *change) error {
+	select {
+	case err := <-c.done:
+		return err
+	case <-b.ended:
+	}
+	select {
+	case err := <-c.done:
+		return err
+	default: // it is still in the queue
+		return b.stopped()
+	}
 }
 
 // ask puts a change into the queue.
@@ -147,6 +164,7 @@ func (b *bucket) stopped() error {
 // come back one after the other: they are waited for, for a part of the time that the last batch took, so that they
 // stay together. Otherwise the first of them would make all others wait for two syncs.
 func (b *bucket) commit() {
+	defer close(b.ended)
 	var batch []*change
 	var took time.Duration
 	for {
@@ -189,7 +207,9 @@ func (b *bucket) commit() {
 		if b.g.o.InBucket {
 			b.commitThere(batch)
 		} else {
-			b.commitAll(batch)
+			for rest := batch; len(rest) > 0; {
+				rest = b.commitAll(rest)
+			}
 		}
 		took = time.Since(start)
 	}
@@ -208,13 +228,18 @@ func (b *bucket) between(ctx context.Context, do func() error) error {
 	}
 }
 
-// commitAll writes a batch into the log.
-func (b *bucket) commitAll(batch []*change) {
+// commitAll writes a batch into the log. It returns those that an earlier one of the batch refuses: whether it does is
+// known only when that one is durable.
+func (b *bucket) commitAll(batch []*change) (late []*change) {
 	now := map[string]*change{} // of names that the batch changes
 	var records []*journal.Record
 	var taken []*change
 	for _, c := range batch {
-		if err := b.may(c, now[c.Name]); err != nil {
+		before := now[c.Name]
+		if err := b.may(c, before); err != nil && before != nil {
+			late = append(late, c)
+			continue
+		} else if err != nil {
 			c.done <- err
 			continue
 		}
@@ -222,7 +247,7 @@ func (b *bucket) commitAll(batch []*change) {
 		records, taken = append(records, &c.Record), append(taken, c)
 	}
 	if len(taken) == 0 {
-		return
+		return nil
 	}
 	err := b.log.Append(records)
 	for i := 0; i < len(records) && err == nil; i++ {
@@ -237,6 +262,7 @@ func (b *bucket) commitAll(batch []*change) {
 	if err != nil && !errors.Is(err, journal.ErrFull) {
 		b.stop(err)
 	}
+	return late
 }
 
 // layerOf returns the layer of the newest segment.
@@ -254,19 +280,28 @@ func (b *bucket) may(c, before *change) error {
 	if c.if_ == (serve.Condition{}) {
 		return nil
 	}
-	tag := ""
+	tag, seq := "", int64(0)
 	switch r := b.newest(c.Name); {
 	case before != nil:
 		tag = before.ETag
 	case r != nil && r.archive >= 0:
-		tag = tagOf(r.etag, format.Digest{Algo: "blake3", Sum: string(r.sum[:])})
+		tag, seq = tagOf(r.etag, format.Digest{Algo: "blake3", Sum: string(r.sum[:])}), r.seq
 	case r != nil:
 	case c.seen != b.gone.Load():
 		return errAgain
 	case c.base != nil:
-		tag = tagOf(c.base.ETag, c.base.Digest)
+		tag, seq = tagOf(c.base.ETag, c.base.Digest), c.base.Seq
 	}
-	return c.if_.Check(tag)
+	return c.check(tag, seq)
+}
+
+// check returns why a change must not be made, if there is a version with that tag.
+func (c *change) check(tag string, seq int64) error {
+	err := c.if_.Check(tag)
+	if err == nil && c.of != 0 && c.of != seq {
+		err = serve.ErrCondition
+	}
+	return err
 }
 
 // newest returns the newest row that the log has of a name, or nil.
@@ -295,13 +330,13 @@ func (b *bucket) stop(why error) {
 
 // Put implements [serve.Bucket].
 func (b *bucket) Put(ctx context.Context, key string, u *serve.Upload) (done serve.Written, err error) {
-	done, err = b.put(ctx, key, u, b.g.now())
+	done, err = b.put(ctx, key, u, b.g.now(), 0)
 	return done, outward(err)
 }
 
-func (b *bucket) put(ctx context.Context, key string, u *serve.Upload, at time.Time) (done serve.Written, err error) {
+func (b *bucket) put(ctx context.Context, key string, u *serve.Upload, at time.Time, of int64) (done serve.Written, err error) {
 	if u.Size >= b.g.o.large {
-		return b.putLarge(ctx, key, u, at)
+		return b.putLarge(ctx, key, u, at, of)
 	}
 	if u.Size > small {
 		soon, cancel := context.WithTimeout(ctx, mostPatience)
@@ -319,7 +354,7 @@ func (b *bucket) put(ctx context.Context, key string, u *serve.Upload, at time.T
 		return done, err
 	}
 	etag, headers := u.End()
-	c := &change{Record: journal.Record{LogRow: caf.LogRow{Name: key, Sum: blake3.Sum256(content), Modified: at, ETag: etag, Headers: catalog.HeaderText(headers)}, Content: content}, if_: u.If}
+	c := &change{Record: journal.Record{LogRow: caf.LogRow{Name: key, Sum: blake3.Sum256(content), Modified: at, ETag: etag, Headers: catalog.HeaderText(headers)}, Content: content}, if_: u.If, of: of}
 	return serve.Written{Time: at}, b.write(ctx, c)[0]
 }
 
@@ -368,7 +403,7 @@ func (b *bucket) Change(ctx context.Context, key string, change func(headers map
 			return err
 		}
 		tag := tagOf(l.ETag, l.Digest)
-		_, err = b.put(ctx, key, &serve.Upload{Body: in, Size: e.Size, End: func() (string, map[string]string) { return tag, headers }, If: serve.Condition{Match: tag}}, l.Modified)
+		_, err = b.put(ctx, key, &serve.Upload{Body: in, Size: e.Size, End: func() (string, map[string]string) { return tag, headers }, If: serve.Condition{Match: tag}}, l.Modified, l.Seq)
 		in.Close()
 		if !errors.Is(err, serve.ErrCondition) { // otherwise another has changed it
 			return err
@@ -383,13 +418,10 @@ func tagOf(etag string, d format.Digest) string {
 
 // outward is an error of a write as clients hear of it.
 func outward(err error) error {
-	switch {
-	case errors.Is(err, journal.ErrFull), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	if errors.Is(err, journal.ErrFull) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fmt.Errorf("%w: %w", serve.ErrFull, err)
-	case errors.Is(err, journal.ErrStopped):
-		return fmt.Errorf("%w: %w", serve.ErrBusy, err)
 	}
-	return err
+	return err // of one that has failed to sync, nobody knows whether it is there
 }
 
 // apply adds a row of the log to the layer of its segment.
@@ -424,12 +456,9 @@ func (b *bucket) close() (err error) {
 	if b.hall != nil {
 		err = errors.Join(err, b.hall.Close())
 	}
-	b.change(func(live []*layer, gone []sunk) ([]*layer, []sunk) {
-		for _, l := range b.over.Load().held {
-			l.seg.Release()
-		}
-		return nil, nil
-	})
+	for _, l := range b.over.Load().held { // they stay: those who still read must not take a file for one that is not there
+		l.seg.Release()
+	}
 	if b.log != nil {
 		err = errors.Join(err, b.log.Close())
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/gateway/journal"
 	"github.com/holdall/holdall/internal/app/gateway/journal/disk"
+	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/store"
 )
 
@@ -36,6 +37,13 @@ func (e *ClaimError) Error() string {
 		at = " at " + format.Escape(e.Address)
 	}
 	return fmt.Sprintf("%s: another gateway%s has its newest changes in %s: start it there, or take the catalogue over without them", format.Escape(e.Bucket), at, format.Escape(e.Log))
+}
+
+// A StaleError reports that a log has changes which were given up: another gateway has taken the catalogue over since.
+type StaleError struct{ Bucket, Log string }
+
+func (e *StaleError) Error() string {
+	return fmt.Sprintf("%s: another gateway has taken it over, and the changes in %s are older: move that folder away to start without them", format.Escape(e.Bucket), format.Escape(e.Log))
 }
 
 // An owner says which claim of which catalogue a log belongs to.
@@ -111,7 +119,9 @@ func (b *bucket) recover(ctx context.Context) error {
 		c := &book.Commit{}
 		switch k := s.Claim; {
 		case k == nil || k.ID != b.claim && b.g.o.TakeOver:
-			c.Claim = claim
+			if c.Claim = claim; len(all) > 0 {
+				return nil, &StaleError{Bucket: b.name, Log: dir}
+			}
 		case k.ID != b.claim:
 			return nil, b.owns(s)
 		case k.Address != claim.Address || k.Log != claim.Log:
@@ -164,12 +174,22 @@ func (b *bucket) owns(s *book.State) error {
 	return e
 }
 
-// leave ends the claim, if everything that the log has is in commits.
+// leave ends the claim, if everything that the log has is in commits. Nothing is written then any more.
 func (b *bucket) leave(ctx context.Context) error {
-	if b.g.o.InBucket || len(b.over.Load().live) > 0 {
+	if b.g.o.InBucket {
 		return nil
 	}
-	_, err := b.book.Commit(ctx, func(s *book.State) (*book.Commit, error) {
+	ends := false
+	err := b.between(ctx, func() error {
+		if ends = len(b.over.Load().live) == 0; ends {
+			b.stop(serve.ErrBusy)
+		}
+		return nil
+	})
+	if err != nil || !ends {
+		return err
+	}
+	_, err = b.book.Commit(ctx, func(s *book.State) (*book.Commit, error) {
 		if s.Claim == nil || s.Claim.ID != b.claim {
 			return nil, nil
 		}

@@ -31,7 +31,7 @@ type place struct {
 	Version string `json:"version"`
 }
 
-func (b *bucket) putLarge(ctx context.Context, key string, u *serve.Upload, at time.Time) (done serve.Written, err error) {
+func (b *bucket) putLarge(ctx context.Context, key string, u *serve.Upload, at time.Time, of int64) (done serve.Written, err error) {
 	name := b.in(b.packing.Name(nameStep*nameStep + rand.Int64N(math.MaxInt64-nameStep*nameStep)))
 	in := &counted{r: u.Body, attr: map[string]string{}, end: u.End}
 	w, err := caf.Format.Create(ctx, b.book.Store(), name, format.CreateOptions{Scratch: sorter.TempFile})
@@ -63,11 +63,11 @@ func (b *bucket) putLarge(ctx context.Context, key string, u *serve.Upload, at t
 	if err != nil {
 		return done, err
 	}
-	c := &change{Record: journal.Record{LogRow: caf.LogRow{Name: key, Size: l.Size, Off: l.Off, Modified: at, ETag: l.ETag, Headers: l.HeaderText, Elsewhere: string(text)}}, if_: u.If}
+	c := &change{Record: journal.Record{LogRow: caf.LogRow{Name: key, Size: l.Size, Off: l.Off, Modified: at, ETag: l.ETag, Headers: l.HeaderText, Elsewhere: string(text)}}, if_: u.If, of: of}
 	copy(c.Sum[:], l.Digest.Sum)
 	if err := b.write(ctx, c)[0]; err != nil {
-		if errors.Is(err, serve.ErrCondition) { // then no log has it
-			err = errors.Join(err, storekit.Remove(ctx, b.book.Store(), name))
+		if errors.Is(err, serve.ErrCondition) || errors.Is(err, serve.ErrNoObject) || errors.Is(err, journal.ErrFull) { // then no log has it
+			b.discardArchive(ctx, name)
 		}
 		return done, err
 	}

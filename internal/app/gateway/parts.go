@@ -192,7 +192,7 @@ func (b *bucket) Finish(ctx context.Context, key, id string, wanted []serve.Part
 		defer o.Close()
 		in.Add(o, 0, w.Size)
 	}
-	done, err = b.put(ctx, key, &serve.Upload{Body: kit.NewSection(ctx, in, 0, in.Size()), Size: in.Size(), End: u.End, If: u.If}, b.g.now())
+	done, err = b.put(ctx, key, &serve.Upload{Body: kit.NewSection(ctx, in, 0, in.Size()), Size: in.Size(), End: u.End, If: u.If}, b.g.now(), 0)
 	if errors.Is(err, fs.ErrNotExist) && u.If.Match == "" {
 		err = serve.ErrPart // it was replaced
 	}

@@ -134,7 +134,7 @@ func (b *bucket) seal(ctx context.Context) {
 			b.sink(l)
 			continue
 		}
-		if _, is := errors.AsType[*ClaimError](err); is {
+		if _, is := errors.AsType[*ClaimError](err); is || errors.Is(err, journal.ErrStopped) {
 			b.stop(err)
 			return
 		}
@@ -178,9 +178,7 @@ func (b *bucket) bury(ctx context.Context) bool {
 	old.seg.Release()
 	// No commit has the archives of objects that were replaced before the segment ended, and only its rows had them.
 	for _, name := range old.dead {
-		if err := storekit.Remove(ctx, b.book.Store(), b.in(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			b.g.o.Logger.Warn("cannot be removed", "archive", name, "error", err)
-		}
+		b.discardArchive(ctx, name)
 	}
 	return true
 }
@@ -192,20 +190,9 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 	if err != nil {
 		return err
 	}
-	if err := b.owns(s); err != nil {
-		return err
-	}
-	if b.done(s, log) { // and then the program was killed
-		return l.seg.Remove()
-	}
-	var claim *book.Claim
-	if !b.g.o.InBucket {
-		now := *s.Claim
-		now.Segment, claim = log.Number, &now
-	}
-	step := book.Step{Claim: claim, Rows: l.deletions, If: func(s *book.State) error {
+	step := book.Step{Rows: l.deletions, If: func(s *book.State) error {
 		err := b.owns(s)
-		if err == nil && b.done(s, log) { // the answer to an earlier try was lost
+		if err == nil && b.done(s, log) { // the program was killed, or the answer to an earlier try was lost
 			err = book.ErrDone
 		}
 		if err == nil && may != nil {
@@ -213,9 +200,20 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 		}
 		return err
 	}}
+	switch err := step.If(s); {
+	case errors.Is(err, book.ErrDone):
+		return l.seg.Remove()
+	case err != nil:
+		return err
+	}
+	if !b.g.o.InBucket {
+		now := *s.Claim
+		now.Segment, step.Claim = log.Number, &now
+	}
 	own, names, _ := l.uses()
+	name := ""
 	if own {
-		name := b.packing.Name(log.Number*nameStep + int64(binary.LittleEndian.Uint32(log.ID[:]))%nameStep)
+		name = b.packing.Name(log.Number*nameStep + int64(binary.LittleEndian.Uint32(log.ID[:]))%nameStep)
 		if err := b.place(ctx, l, b.in(name)); err != nil {
 			return err
 		}
@@ -233,10 +231,23 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 		x.Roots = b.packing.Roots
 		step.Add = append(step.Add, catalog.Addition{Archive: x.Archive, Rows: x.Rows(ctx, nil)})
 	}
-	if _, err := b.book.Do(ctx, step); err != nil && !errors.Is(err, book.ErrDone) {
+	_, err = b.book.Do(ctx, step)
+	if _, refused := errors.AsType[refusal](err); refused && own {
+		b.discardArchive(ctx, name)
+	}
+	if err != nil && !errors.Is(err, book.ErrDone) {
 		return err
 	}
 	return l.seg.Remove()
+}
+
+// discardArchive removes an archive that no commit has or will have, and its parity.
+func (b *bucket) discardArchive(ctx context.Context, name string) {
+	for _, name := range []string{name, name + parity.Suffix} {
+		if err := storekit.Remove(ctx, b.book.Store(), b.in(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			b.g.o.Logger.Warn("cannot be removed", "archive", name, "error", err)
+		}
+	}
 }
 
 // place makes a segment an archive in the store. The file itself becomes one, if it can, and if all that it has is of

@@ -17,13 +17,17 @@ import (
 // sharedClaim is the claim of all gateways that write so.
 const sharedClaim = "shared"
 
-// A refusal says which changes of a batch do not meet their conditions.
+// A refusal says which changes of a batch do not meet their conditions: errLate if that is due to an earlier one of
+// the batch, and so is known only when that one is committed.
 type refusal map[*change]error
+
+var errLate = errors.New("look again later")
 
 func (refusal) Error() string { return "conditions are not met" }
 
 // commitThere makes a batch a commit.
 func (b *bucket) commitThere(batch []*change) {
+	var late []*change
 	for len(batch) > 0 {
 		err := b.tryThere(b.ctx, batch)
 		if errors.Is(err, book.ErrConflict) {
@@ -35,6 +39,8 @@ func (b *bucket) commitThere(batch []*change) {
 			switch {
 			case !is:
 				c.done <- outward(err)
+			case refused[c] == errLate:
+				late = append(late, c)
 			case refused[c] != nil:
 				c.done <- refused[c]
 			default:
@@ -44,7 +50,9 @@ func (b *bucket) commitThere(batch []*change) {
 		if _, fenced := errors.AsType[*ClaimError](err); fenced || errors.Is(err, journal.ErrStopped) {
 			b.stop(err)
 		}
-		batch = rest
+		if batch = rest; len(rest) == 0 {
+			batch, late = late, nil
+		}
 	}
 }
 
@@ -78,15 +86,17 @@ func (b *bucket) meets(ctx context.Context, s *book.State, batch []*change) erro
 	for _, c := range batch {
 		var err error
 		if c.if_ != (serve.Condition{}) {
-			tag := ""
+			tag, seq := "", int64(0)
 			if before := now[c.Name]; before != nil {
 				tag = before.ETag
 			} else if f, err := b.book.NewestAt(ctx, s, c.Name); err == nil {
-				tag = tagOf(f.ETag, f.Digest)
+				tag, seq = tagOf(f.ETag, f.Digest), f.Seq
 			} else if !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
-			err = c.if_.Check(tag)
+			if err = c.check(tag, seq); err != nil && now[c.Name] != nil {
+				err = errLate
+			}
 		}
 		if err != nil {
 			refused[c] = err

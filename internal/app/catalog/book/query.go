@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"maps"
 	"net/url"
@@ -239,13 +240,22 @@ func (b *Book) look(ctx context.Context, l *look, s *State, path string) error {
 
 // Holders returns all archives that have a path, the newest first.
 func (b *Book) Holders(ctx context.Context, path string) (all []catalog.Found, err error) {
-	over := b.over()
-	s, err := b.State(ctx)
-	if err != nil {
-		return nil, err
+	for range 3 {
+		over := b.over()
+		s, err := b.State(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if all, err = b.holders(ctx, over, s, path); !errors.Is(err, errForgotten) {
+			return all, err
+		}
 	}
-	return b.holders(ctx, over, s, path)
+	return nil, errForgotten
 }
+
+// errForgotten means that a lookup took so long that its archive is elsewhere now. It does not say that there is no
+// such file.
+var errForgotten = errors.New("archives change faster than they can be looked up")
 
 // NewestAt returns where the newest file of that path was at a state, without layers.
 func (b *Book) NewestAt(ctx context.Context, s *State, path string) (f catalog.Found, err error) {
@@ -284,6 +294,9 @@ func (b *Book) holders(ctx context.Context, over []Layer, s *State, path string)
 			break
 		}
 		a, err := b.ArchiveOf(ctx, l.Archive)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = errForgotten
+		}
 		if err != nil {
 			return nil, err
 		}
