@@ -28,7 +28,7 @@ type origin struct {
 // archive of the site.
 func (c *call) origin() (*origin, error) {
 	from, version, _ := strings.Cut(c.r.Header.Get("X-Amz-Copy-Source"), "?versionId=")
-	from, err := url.PathUnescape(strings.TrimPrefix(from, "/"))
+	from, err := url.QueryUnescape(strings.TrimPrefix(from, "/")) // "+" is a space here, as Amazon reads it
 	bucket, key, _ := strings.Cut(from, "/")
 	switch {
 	case err != nil || bucket == "" || key == "":

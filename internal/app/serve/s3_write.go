@@ -68,7 +68,8 @@ func (c *call) write(do func(*call) error) {
 }
 
 // parameters are those of requests that write, without those of signatures.
-var parameters = []string{"acl", "delete", "partNumber", "tagging", "uploadId", "uploads", "versionId", "x-id"}
+var parameters = []string{"acl", "delete", "partNumber", "tagging", "uploadId", "uploads", "versionId", "x-id",
+	"AWSAccessKeyId", "Signature", "Expires", "content-type", "content-md5"}
 
 // maxKey is the most bytes that a new key may have.
 const maxKey = 1024
@@ -86,7 +87,7 @@ func (c *call) begin() (err error) {
 		return fault("InvalidArgument", "Invalid version id specified")
 	}
 	for name := range c.q { // a part of a bucket that is unknown here must not be taken for the bucket
-		if c.r.Method != http.MethodGet && !strings.HasPrefix(name, "X-Amz-") && !slices.Contains(parameters, name) {
+		if c.r.Method != http.MethodGet && !strings.HasPrefix(strings.ToLower(name), "x-amz-") && !slices.Contains(parameters, name) {
 			return fault("NotImplemented", "")
 		}
 	}
@@ -113,7 +114,7 @@ func unknownHeaders(head http.Header) error {
 		value := values[0]
 		switch {
 		case name == "bucket-object-lock-enabled" && strings.EqualFold(value, "false"):
-		case name == "acl" && value != "private" && value != "bucket-owner-full-control" || strings.HasPrefix(name, "grant-"):
+		case name == "acl" && value != "" && value != "private" && value != "bucket-owner-full-control" || strings.HasPrefix(name, "grant-"):
 			return errACL
 		case name == "object-ownership" && value != "BucketOwnerEnforced":
 			return fault("NotImplemented", "")

@@ -92,6 +92,7 @@ func TestACLsSayThatAllIsTheOwners(t *testing.T) {
 	expect(t, 400, "AccessControlListNotSupported", "PUT", at+"/photos/b", "", "x-amz-acl", "public-read")
 	expect(t, 400, "InvalidBucketAclWithObjectOwnership", "PUT", at+"/open", "", "x-amz-acl", "public-read")
 	expect(t, 501, "NotImplemented", "PUT", at+"/open", "", "x-amz-object-ownership", "ObjectWriter")
+	expect(t, 200, "", "PUT", at+"/own", "", "x-amz-object-ownership", "BucketOwnerEnforced", "x-amz-acl", "") // as s3fs sends it
 }
 
 func TestErrorsHaveTheIDOfTheirRequest(t *testing.T) {
