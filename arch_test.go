@@ -140,6 +140,7 @@ var imports = map[string]string{
 	"interop/lindi":                      "",
 	"interop/databundle":                 " format/all store/all format/databundle",
 	"interop/rvn":                        " format/all store/all",
+	"interop/gateway":                    "",
 	"interop/serve":                      " internal/app/serve format/all store/all",
 	"interop/zarr":                       " internal/app/serve zarr format/all store/all",
 	"docs":                               "",

@@ -34,16 +34,13 @@ func afterGC(do func()) {
 	runtime.AddCleanup(new([16]byte), func(int) { do() }, 0)
 }
 
-const (
-	leanGarbage = 8 << 20
-	idleCheck   = 15 * time.Second
-)
+const idleCheck = 15 * time.Second
 
 // leanGC tunes the garbage collector for a command that runs for days and
-// holds much memory. Garbage is at most 8 MiB, or an eighth of the memory in
-// use if that is more. When the command is idle, free memory is returned to
-// the system.
-func leanGC() {
+// holds much memory. Garbage is at most so many bytes, or an eighth of the
+// memory in use if that is more. When the command is idle, free memory is
+// returned to the system.
+func leanGC(garbage uint64) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
@@ -53,7 +50,7 @@ func leanGC() {
 	adapt = func() {
 		metrics.Read(live)
 		n := max(live[0].Value.Uint64(), 1)
-		if p := int(min(400, max(12, 100*leanGarbage/n))); p != percent {
+		if p := int(min(400, max(12, 100*garbage/n))); p != percent {
 			debug.SetGCPercent(p)
 			percent = p
 		}
@@ -65,8 +62,8 @@ func leanGC() {
 		was := uint64(0)
 		for range time.Tick(idleCheck) {
 			metrics.Read(s)
-			idle := s[0].Value.Uint64()-was < leanGarbage/16
-			if was = s[0].Value.Uint64(); idle && s[1].Value.Uint64()+s[2].Value.Uint64() > leanGarbage/4 {
+			idle := s[0].Value.Uint64()-was < garbage/16
+			if was = s[0].Value.Uint64(); idle && s[1].Value.Uint64()+s[2].Value.Uint64() > garbage/4 {
 				debug.FreeOSMemory()
 			}
 		}

@@ -143,7 +143,7 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 		return err
 	}
 	moreToRun()
-	leanGC()
+	leanGC(8 << 20)
 	for _, x := range all {
 		if len(all) > 1 && x.Error == nil {
 			x.Dir = strings.TrimSuffix(dir, "/") + "/" + x.Dir

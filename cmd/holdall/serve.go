@@ -205,6 +205,7 @@ func (a *app) logTo(w io.Writer) slog.Handler {
 }
 
 func (a *app) serve(ctx context.Context, addresses []string, o serving) (done error) {
+	leanGC(32 << 20)
 	logs := a.logTo(a.stderr)
 	log := slog.New(logs)
 	ctx, stop := context.WithCancel(ctx)
@@ -236,7 +237,7 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) (done er
 	site := serve.NewSite(set, serve.SiteOptions{Page: page, CORS: o.cors, Token: o.token, TLS: o.cert != "", MaxRequests: o.maxRequests, Log: log, LogRequests: o.logRequests, Version: versionString()})
 	doors = []*entrance{{addr: o.addr, handler: site, open: o.token == ""}}
 	if o.s3 {
-		doors = append(doors, &entrance{addr: o.s3Addr, handler: serve.NewS3(site, serve.S3Options{Key: o.signed, Keeper: keeper}), open: o.signed.ID == ""})
+		doors = append(doors, &entrance{addr: o.s3Addr, handler: serve.NewS3(site, serve.S3Options{Key: o.signed, Keeper: keeper}), open: o.signed.ID == "", writes: o.write != ""})
 	}
 	if err := a.listen(ctx, doors, o); err != nil {
 		return err
@@ -351,6 +352,7 @@ type entrance struct {
 	addr    string
 	handler http.Handler
 	open    bool // to everyone
+	writes  bool
 	ln      net.Listener
 	at      *net.TCPAddr
 }
@@ -399,6 +401,8 @@ func (a *app) listen(ctx context.Context, doors []*entrance, o serving) error {
 		switch {
 		case d.at.IP.IsLoopback():
 			d.handler = serve.LocalOnly(d.handler)
+		case d.open && d.writes:
+			return errors.Join(usage("--write at %s needs --s3-key: anyone who can reach this machine could write and delete", d.at), closeAll(doors))
 		case d.open:
 			a.warn("listening at %s: anyone who can reach this machine can read everything served", d.at)
 		case crypto == nil:

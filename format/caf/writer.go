@@ -100,7 +100,6 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	if w.Err != nil {
 		return w.Err
 	}
-	attrs := len(e.Attr)
 	if w.object = w.object[:0]; !w.plain {
 		w.object = appendObject(w.object, e)
 	}
@@ -108,6 +107,7 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	if e.Digest.Algo == w.Algo {
 		digest = e.Digest.Sum
 	}
+	known := len(e.Attr)
 	start, again := w.contents.place(digest, e.Size)
 	if err := w.room(e, again); err != nil {
 		return err
@@ -142,13 +142,13 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 			w.contents.add(digest, start, e.Size)
 		}
 	}
+	if len(e.Attr) != known && !w.plain { // the reader has added what it learned from the content
+		w.object = appendObject(w.object[:0], e)
+	}
 	if !again {
 		w.end = w.Pos
 	} else {
 		w.shared += e.Size
-	}
-	if !w.plain && len(e.Attr) != attrs { // r has added some at its end, such as the ETag of its bytes
-		w.object = appendObject(w.object[:0], e)
 	}
 	w.row = w.row[:0]
 	if w.entries > 0 {

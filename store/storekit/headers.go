@@ -17,7 +17,8 @@ const MaxHeaders = 64 << 10
 func IsHeader(name string) bool {
 	switch name {
 	case "content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires", TagsHeader,
-		"x-amz-checksum-crc32", "x-amz-checksum-crc32c", "x-amz-checksum-crc64nvme", "x-amz-checksum-sha1", "x-amz-checksum-sha256", "x-amz-mp-part-sizes", "x-amz-mp-part-checksums":
+		"x-amz-checksum-crc32", "x-amz-checksum-crc32c", "x-amz-checksum-crc64nvme", "x-amz-checksum-sha1", "x-amz-checksum-sha256",
+		"x-amz-checksum-sha512", "x-amz-checksum-md5", "x-amz-checksum-xxhash64", "x-amz-checksum-xxhash3", "x-amz-checksum-xxhash128", "x-amz-mp-part-sizes", "x-amz-mp-part-checksums":
 		return true
 	}
 	meta, ok := strings.CutPrefix(name, MetaHeader)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -30,6 +31,10 @@ import (
 const (
 	// large is the size from which on an object is an archive of its own.
 	large = 8 << 20
+	// Contents of more than small wait for mostPatience, until mostMemory has room for them.
+	small        = 64 << 10
+	mostMemory   = 128 << 20
+	mostPatience = 10 * time.Second
 	// mostBatch is about how many bytes are written at once, and mostWaiting how many changes.
 	mostBatch   = 4 << 20
 	mostWaiting = 4096
@@ -132,7 +137,7 @@ func (b *bucket) ask(ctx context.Context, c *change) (err error) {
 	if held(b.held) {
 		return b.stopped()
 	}
-	if len(b.over.Load().live) > mostUnsealed { // archives cannot be stored as fast as clients write
+	if over := b.over.Load(); len(over.live) > mostUnsealed || over.rows > mostUnsealedRows { // archives cannot be stored as fast as clients write
 		return serve.ErrBusy
 	}
 	select {
@@ -155,11 +160,15 @@ func (b *bucket) stopped() error {
 	return fmt.Errorf("%w: %w", serve.ErrBusy, b.why)
 }
 
-// commit writes the changes of the queue, as many at once as there are.
+// commit writes the changes of the queue, as many at once as there are. Clients whose changes were answered together
+// come back one after the other: they are waited for, for a part of the time that the last batch took, so that they
+// stay together. Otherwise the first of them would make all others wait for two syncs.
 func (b *bucket) commit() {
 	defer close(b.ended)
 	var batch []*change
+	var took time.Duration
 	for {
+		last := len(batch)
 		select {
 		case c := <-b.queue:
 			batch = append(batch[:0], c)
@@ -169,6 +178,7 @@ func (b *bucket) commit() {
 		case <-b.held:
 			return
 		}
+		var late <-chan time.Time
 		for n := len(batch[0].Content); n < mostBatch && len(batch) < mostWaiting; {
 			select {
 			case c := <-b.queue:
@@ -177,8 +187,23 @@ func (b *bucket) commit() {
 				continue
 			default:
 			}
+			if len(batch) >= last {
+				break
+			}
+			if late == nil {
+				late = time.After(min(took/4, 10*time.Millisecond))
+			}
+			select {
+			case c := <-b.queue:
+				batch = append(batch, c)
+				n += len(c.Content)
+				continue
+			case <-late:
+			case <-b.held: // it is written nevertheless
+			}
 			break
 		}
+		start := time.Now()
 		if b.g.o.InBucket {
 			b.commitThere(batch)
 		} else {
@@ -186,6 +211,7 @@ func (b *bucket) commit() {
 				rest = b.commitAll(rest)
 			}
 		}
+		took = time.Since(start)
 	}
 }
 
@@ -258,8 +284,8 @@ func (b *bucket) may(c, before *change) error {
 	switch r := b.newest(c.Name); {
 	case before != nil:
 		tag = before.ETag
-	case r != nil && r.What == rows.Put:
-		tag, seq = tagOf(r.ETag, r.Digest), r.Seq
+	case r != nil && r.archive >= 0:
+		tag, seq = tagOf(r.etag, format.Digest{Algo: "blake3", Sum: string(r.sum[:])}), r.seq
 	case r != nil:
 	case c.seen != b.gone.Load():
 		return errAgain
@@ -279,7 +305,7 @@ func (c *change) check(tag string, seq int64) error {
 }
 
 // newest returns the newest row that the log has of a name, or nil.
-func (b *bucket) newest(name string) *rows.Row {
+func (b *bucket) newest(name string) *brief {
 	for _, l := range b.over.Load().live {
 		if r := l.get(name); r != nil {
 			return r
@@ -311,6 +337,14 @@ func (b *bucket) Put(ctx context.Context, key string, u *serve.Upload) (done ser
 func (b *bucket) put(ctx context.Context, key string, u *serve.Upload, at time.Time, of int64) (done serve.Written, err error) {
 	if u.Size >= b.g.o.large {
 		return b.putLarge(ctx, key, u, at, of)
+	}
+	if u.Size > small {
+		soon, cancel := context.WithTimeout(ctx, mostPatience)
+		err := b.g.memory.Acquire(soon, u.Size)
+		if cancel(); err != nil {
+			return done, cmp.Or(context.Cause(ctx), serve.ErrBusy)
+		}
+		defer b.g.memory.Release(u.Size)
 	}
 	content := make([]byte, u.Size)
 	if _, err := io.ReadFull(u.Body, content); err != nil {
@@ -384,26 +418,24 @@ func tagOf(etag string, d format.Digest) string {
 
 // outward is an error of a write as clients hear of it.
 func outward(err error) error {
-	switch {
-	case errors.Is(err, journal.ErrFull), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	if errors.Is(err, journal.ErrFull) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fmt.Errorf("%w: %w", serve.ErrFull, err)
-	case errors.Is(err, journal.ErrStopped):
-		return fmt.Errorf("%w: %w", serve.ErrBusy, err)
 	}
-	return err
+	return err // of one that has failed to sync, nobody knows whether it is there
 }
 
 // apply adds a row of the log to the layer of its segment.
-func (b *bucket) apply(l *layer, r *caf.LogRow) (err error) {
-	x := &rows.Row{Name: r.Name, What: rows.Delete, Seq: seqs + r.Seq}
+func (b *bucket) apply(l *layer, r *caf.LogRow) error {
+	// The name may be a part of something longer.
+	x := &brief{name: strings.Clone(r.Name), seq: seqs + r.Seq, archive: -1}
 	if !r.Deleted {
-		x.What, x.Archive = rows.Put, l.id(0)
-		x.Kind, x.Raw, x.Off, x.Size, x.Time, x.ETag, x.Headers = format.File, true, r.Off, r.Size, r.Modified, r.ETag, r.Headers
-		x.Digest = format.Digest{Algo: "blake3", Sum: string(r.Sum[:])}
+		x.etag, x.headers, x.off, x.size, x.time, x.sum, x.archive = r.ETag, r.Headers, r.Off, r.Size, r.Modified.UnixMilli(), r.Sum, 0
 		if r.Elsewhere != "" {
-			if x.Archive, err = b.elsewhere(l, r.Elsewhere); err != nil {
+			id, err := b.elsewhere(l, r.Elsewhere)
+			if err != nil {
 				return err
 			}
+			x.archive = int32(id.Ordinal)
 		}
 	}
 	l.put(x)
@@ -428,7 +460,7 @@ func (b *bucket) close() (err error) {
 		l.seg.Release()
 	}
 	for _, l := range b.over.Load().sunk {
-		b.forget(context.WithoutCancel(b.ctx), l.layer)
+		b.forget(context.WithoutCancel(b.ctx), l.dead)
 	}
 	if b.log != nil {
 		err = errors.Join(err, b.log.Close())

@@ -23,6 +23,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog/book"
@@ -79,6 +81,8 @@ type Gateway struct {
 	set  *serve.Set
 	o    Options
 
+	memory *semaphore.Weighted // of contents
+
 	ctx  context.Context
 	stop context.CancelFunc
 
@@ -94,7 +98,7 @@ func New(ctx context.Context, st store.Store, at, only string, set *serve.Set, o
 	if o.now == nil {
 		o.now, o.text, o.wait, o.large, o.folder = time.Now, rand.Text, wait, large, folder
 	}
-	g := &Gateway{st: st, at: at, only: only, set: set, o: o, buckets: map[string]*bucket{}, others: map[string]*forward{}}
+	g := &Gateway{st: st, at: at, only: only, set: set, o: o, memory: semaphore.NewWeighted(mostMemory), buckets: map[string]*bucket{}, others: map[string]*forward{}}
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
 	names := []string{only}
 	if only == "" {
@@ -255,10 +259,14 @@ func (g *Gateway) open(ctx context.Context, name string) (err error) {
 	if b.tree, err = open(ctx); err != nil {
 		return err
 	}
+	since, err := b.book.Since(ctx)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	g.mu.Lock()
 	g.buckets[name] = b
 	g.mu.Unlock()
-	g.set.Add(serve.Source{Name: name, Address: "catalog:" + store.Redact(storekit.AddressOf(g.st, g.catalogue(name))), Keep: true, Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
+	g.set.Add(serve.Source{Name: name, Address: "catalog:" + store.Redact(storekit.AddressOf(g.st, g.catalogue(name))), ModTime: since, Keep: true, Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
 		if view != "" {
 			return nil, "", &holdall.ViewError{Format: shelf.Format.Name, View: view}
 		}

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	_ "github.com/holdall/holdall/format/all"
 	"github.com/holdall/holdall/format/kit"
@@ -227,6 +228,24 @@ func keeps(t *testing.T, there bool) {
 	}
 }
 
+func TestLargeObjectsHaveTheirHeaders(t *testing.T) {
+	for _, there := range []bool{false, true} {
+		w := newWorld(t, there)
+		large := entry{data: strings.Repeat("text", large/4), headers: map[string]string{"content-type": "text/plain"}}
+		if err := w.put("large", large, serve.Condition{}); err != nil {
+			t.Fatal(err)
+		}
+		w.look()
+		if err := w.put("large", large, serve.Condition{Match: large.etag()}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.g.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.look()
+	}
+}
+
 func TestBucketsAreMadeAndRemoved(t *testing.T) {
 	ctx, w := t.Context(), newWorld(t, false)
 	w.end()
@@ -235,7 +254,7 @@ func TestBucketsAreMadeAndRemoved(t *testing.T) {
 	if err := w.g.Make(ctx, "b"); !errors.Is(err, serve.ErrBucketExists) {
 		t.Fatal(err)
 	}
-	before := files(t, w.dir)
+	before, began := files(t, w.dir), time.Now()
 	for range 2 {
 		if err := w.g.Make(ctx, "c"); err != nil {
 			t.Fatal(err)
@@ -243,6 +262,12 @@ func TestBucketsAreMadeAndRemoved(t *testing.T) {
 		b, err := w.g.Bucket(ctx, "c")
 		if err != nil {
 			t.Fatal(err)
+		}
+		all, err := w.set.List(ctx)
+		for _, x := range all {
+			if x.Name == "c" && (x.ModTime.Before(began.Add(-time.Minute)) || x.ModTime.After(time.Now())) || err != nil {
+				t.Fatal(x.ModTime, err)
+			}
 		}
 		if _, err := b.Put(ctx, "k", upload(entry{data: "text"}, serve.Condition{})); err != nil {
 			t.Fatal(err)

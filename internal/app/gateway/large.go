@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"path"
@@ -84,9 +85,8 @@ func (c *counted) Read(p []byte) (n int, err error) {
 	n, err = c.r.Read(p)
 	if err == io.EOF && c.end != nil {
 		etag, headers := c.end()
-		for k, v := range (catalog.Location{ETag: etag}).Attributes(headers) {
-			c.attr[k] = v
-		}
+		maps.Copy(c.attr, headers)
+		(catalog.Location{ETag: etag}).Attributes(c.attr)
 		c.end = nil
 	}
 	return n, err

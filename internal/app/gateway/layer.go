@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidwall/btree"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/rows"
@@ -23,9 +24,26 @@ type layer struct {
 	ended bool // nothing is added any more
 
 	mu       sync.RWMutex
-	rows     btree.Map[string, *rows.Row] // none of them is ever changed
-	archives []catalog.Archive            // by ordinal: the segment itself, and those that its rows name
-	others   bool                         // the segment has what no object has, such as deletions
+	rows     btree.Map[string, *brief] // none of them is ever changed
+	archives []catalog.Archive         // by ordinal: the segment itself, and those that its rows name
+	others   bool                      // the segment has what no object has, such as deletions
+}
+
+// A brief is a row in little memory: there are hundreds of thousands.
+type brief struct {
+	name, etag, headers  string
+	seq, off, size, time int64 // in milliseconds
+	sum                  [32]byte
+	archive              int32 // ordinal; of a deletion, -1
+}
+
+// row returns the row that a brief is.
+func (l *layer) row(r *brief) rows.Row {
+	if r.archive < 0 {
+		return rows.Row{Name: r.name, What: rows.Delete, Seq: r.seq}
+	}
+	return rows.Row{Name: r.name, What: rows.Put, Seq: r.seq, Archive: l.id(int(r.archive)), Kind: format.File, Raw: true, Off: r.off, Size: r.size,
+		Digest: format.Digest{Algo: "blake3", Sum: string(r.sum[:])}, Time: time.UnixMilli(r.time).UTC(), ETag: r.etag, Headers: r.headers}
 }
 
 // layers are those of a bucket.
@@ -34,12 +52,14 @@ type layers struct {
 	sunk []sunk   // the oldest first
 	held []*layer // all of them
 	all  []book.Layer
+	rows int // of those that have ended
 }
 
-// A sunk layer has no rows any more that a commit lacks. But what they said of places is good until some time, for
+// A sunk layer has lost its rows, because a commit has them. But what they said of places is good until some time, for
 // readers that have just looked.
 type sunk struct {
 	*layer
+	dead  []string // archives that no commit has
 	until time.Time
 }
 
@@ -49,6 +69,9 @@ func newLayers(live []*layer, gone []sunk) *layers {
 	x := &layers{live: live, sunk: gone}
 	for _, l := range live {
 		x.all, x.held = append(x.all, l), append(x.held, l)
+		if l.ended {
+			x.rows += l.len()
+		}
 	}
 	for _, l := range gone {
 		x.all, x.held = append(x.all, l), append(x.held, l.layer)
@@ -81,13 +104,13 @@ func newLayer(seg *journal.Segment) *layer {
 func (l *layer) id(ordinal int) rows.ArchiveID { return book.LayerID(l.seg.Log().Number, ordinal) }
 
 // put adds a row. It replaces an older one of the name.
-func (l *layer) put(r *rows.Row) {
+func (l *layer) put(r *brief) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.others = l.others || r.What != rows.Put || r.Archive != l.id(0)
-	was, again := l.rows.Get(r.Name)
-	if l.others = l.others || again; !again || was.Seq < r.Seq {
-		l.rows.Set(r.Name, r)
+	l.others = l.others || r.archive != 0
+	was, again := l.rows.Get(r.name)
+	if l.others = l.others || again; !again || was.seq < r.seq {
+		l.rows.Set(r.name, r)
 	}
 }
 
@@ -108,7 +131,7 @@ func (l *layer) know(a catalog.Archive) rows.ArchiveID {
 	return id
 }
 
-func (l *layer) get(name string) *rows.Row {
+func (l *layer) get(name string) *brief {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	r, _ := l.rows.Get(name)
@@ -122,10 +145,10 @@ func (l *layer) len() int {
 }
 
 // some appends up to n rows, from a name on.
-func (l *layer) some(all []*rows.Row, name string, n int) []*rows.Row {
+func (l *layer) some(all []*brief, name string, n int) []*brief {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	l.rows.Ascend(name, func(_ string, r *rows.Row) bool {
+	l.rows.Ascend(name, func(_ string, r *brief) bool {
 		all = append(all, r)
 		return len(all) < n
 	})
@@ -139,15 +162,15 @@ func (l *layer) Walk(_ context.Context, name string) *rows.Walk {
 		return nil
 	}
 	w := &rows.Walk{}
-	w.X.Name = all[0].Name
+	w.X.Name = all[0].name
 	w.Next = func() (bool, error) {
 		if i++; i == len(all) {
-			all, i = l.some(all[:0], all[i-1].Name+"\x00", min(8*i, 1024)), 0
+			all, i = l.some(all[:0], all[i-1].name+"\x00", min(8*i, 1024)), 0
 		}
 		if len(all) == 0 {
 			return false, nil
 		}
-		w.X.Row = *all[i]
+		w.X.Row = l.row(all[i])
 		return true, nil
 	}
 	return w
@@ -165,23 +188,21 @@ func (l *layer) Archive(id int64) (a catalog.Archive, ok bool) {
 }
 
 // all yields the rows by name. Nothing may be added meanwhile.
-func (l *layer) all() iter.Seq[*rows.Row] {
-	return func(yield func(*rows.Row) bool) {
-		l.rows.Scan(func(_ string, r *rows.Row) bool { return yield(r) })
+func (l *layer) all() iter.Seq[*brief] {
+	return func(yield func(*brief) bool) {
+		l.rows.Scan(func(_ string, r *brief) bool { return yield(r) })
 	}
 }
 
 // uses reports whether rows lie in the segment itself. It returns what the archives are called that the rows have
 // named, which lie beside the catalogue: those in which some lie, and those in which none lies any more.
 func (l *layer) uses() (own bool, others, dead []string) {
-	used := map[int]bool{}
+	used := map[int32]bool{}
 	for r := range l.all() {
-		if r.What == rows.Put {
-			used[r.Archive.Ordinal] = true
-		}
+		used[r.archive] = true
 	}
 	for i, a := range l.archives[1:] {
-		if name := path.Base(a.Address); used[i+1] {
+		if name := path.Base(a.Address); used[int32(i+1)] {
 			others = append(others, name)
 		} else {
 			dead = append(dead, name)

@@ -28,10 +28,11 @@ import (
 )
 
 const (
-	// mostRows is after how many changes of different names a segment is full, and mostUnsealed how many full
-	// segments may wait before clients are told to wait, too.
-	mostRows     = 200_000
-	mostUnsealed = 8
+	// mostRows is after how many changes of different names a segment is full. mostUnsealed is how many full segments
+	// may wait before clients are told to wait, too, and mostUnsealedRows of how many names.
+	mostRows         = 200_000
+	mostUnsealed     = 8
+	mostUnsealedRows = 300_000
 	// linger is for how long what was in the log can be read after a commit has it: some readers have just looked.
 	linger = time.Minute
 )
@@ -156,9 +157,11 @@ func (b *bucket) oldest() *layer {
 
 // sink takes the last layer away: a commit has its rows.
 func (b *bucket) sink(l *layer) {
+	_, _, dead := l.uses()
+	last := sunk{&layer{seg: l.seg, archives: l.archives}, dead, b.g.now().Add(linger)}
 	b.gone.Add(1)
 	b.change(func(live []*layer, gone []sunk) ([]*layer, []sunk) {
-		return slices.DeleteFunc(slices.Clone(live), func(x *layer) bool { return x == l }), append(slices.Clone(gone), sunk{l, b.g.now().Add(linger)})
+		return slices.DeleteFunc(slices.Clone(live), func(x *layer) bool { return x == l }), append(slices.Clone(gone), last)
 	})
 }
 
@@ -167,20 +170,19 @@ func (b *bucket) bury(ctx context.Context) bool {
 	if over := b.over.Load(); len(over.sunk) == 0 || !b.g.now().After(over.sunk[0].until) {
 		return false
 	}
-	var old *layer
+	var old sunk
 	b.change(func(live []*layer, gone []sunk) ([]*layer, []sunk) {
-		old = gone[0].layer
+		old = gone[0]
 		return live, gone[1:]
 	})
 	old.seg.Release()
-	b.forget(ctx, old)
+	b.forget(ctx, old.dead)
 	return true
 }
 
-// forget removes what only a layer had that is in a commit: the archives of objects that were replaced before its
-// segment ended.
-func (b *bucket) forget(ctx context.Context, l *layer) {
-	_, _, dead := l.uses()
+// forget removes archives of objects that were replaced before their segment ended. No commit has them, and only the
+// rows of that segment had.
+func (b *bucket) forget(ctx context.Context, dead []string) {
 	for _, name := range dead {
 		b.discardArchive(ctx, name)
 	}
@@ -271,14 +273,15 @@ func (b *bucket) place(ctx context.Context, l *layer, name string) error {
 		return err
 	}
 	defer w.Abort()
-	var all []*rows.Row
+	var all []*brief
 	for r := range l.all() {
-		if r.What == rows.Put && r.Archive == l.id(0) {
+		if r.archive == 0 {
 			all = append(all, r)
 		}
 	}
-	slices.SortFunc(all, func(a, b *rows.Row) int { return cmp.Compare(a.Seq, b.Seq) })
-	for _, r := range all {
+	slices.SortFunc(all, func(a, b *brief) int { return cmp.Compare(a.seq, b.seq) })
+	for i := range all {
+		r := l.row(all[i])
 		x := catalog.Location{ETag: r.ETag, HeaderText: r.Headers}
 		headers, err := b.book.HeadersOf(ctx, x)
 		if err != nil {
@@ -312,7 +315,7 @@ func link(file, name string) error {
 // deletions are the rows of objects that were deleted.
 func (l *layer) deletions(yield func(*rows.Row, error) bool) {
 	for x := range l.all() {
-		if x.What == rows.Delete && !yield(&rows.Row{Name: x.Name, What: rows.Delete}, nil) {
+		if x.archive < 0 && !yield(&rows.Row{Name: x.name, What: rows.Delete}, nil) {
 			return
 		}
 	}

@@ -76,7 +76,8 @@ func (b *bucket) tryThere(ctx context.Context, batch []*change) error {
 	if err != nil {
 		return errors.Join(err, l.seg.Remove())
 	}
-	b.forget(ctx, l)
+	_, _, dead := l.uses()
+	b.forget(ctx, dead)
 	return nil
 }
 

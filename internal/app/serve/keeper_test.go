@@ -187,6 +187,9 @@ func (b *memBucket) Change(_ context.Context, key string, change func(map[string
 func (b *memBucket) Begin(_ context.Context, key string, headers map[string]string) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if len(headers) == 0 {
+		headers = nil // as keepers may
+	}
 	id := b.next()
 	b.uploads[id] = &memUpload{serve.Begun{Key: key, ID: id, Time: time.Now()}, maps.Clone(headers), map[int]memObject{}}
 	return id, nil

@@ -6,15 +6,18 @@ import (
 	"encoding/base64"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
@@ -51,6 +54,7 @@ func NewS3(site *Site, o S3Options) *S3 {
 func (s *S3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.site.answer(w, r, "s3", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Server", "holdall")
+		w.Header().Set(requestID, fmt.Sprintf("%016X", rand.Uint64()))
 		writes := s.o.Keeper != nil && slices.Contains([]string{http.MethodPut, http.MethodPost, http.MethodDelete}, r.Method)
 		if !writes && !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, r.Method) {
 			w.Header().Set("Allow", "GET, HEAD")
@@ -83,6 +87,7 @@ func (s *S3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if s.o.Keeper != nil {
 			bucket, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 			if other := s.o.Keeper.Elsewhere(r.Context(), bucket); other != nil {
+				clear(w.Header()) // it sets its own
 				other.ServeHTTP(w, r)
 				return
 			}
@@ -91,60 +96,65 @@ func (s *S3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+// requestID is the header with what clients quote when they ask about a response.
+const requestID = "X-Amz-Request-Id"
+
 // s3Codes maps errors to Amazon's codes.
 var s3Codes = map[string]struct {
 	status int
 	text   string
 }{
-	"AccessControlListNotSupported":     {http.StatusBadRequest, "The bucket does not allow ACLs"},
-	"AccessDenied":                      {http.StatusForbidden, "Access Denied"},
-	"AuthorizationHeaderMalformed":      {http.StatusBadRequest, "The authorization header is not one of AWS4-HMAC-SHA256."},
-	"AuthorizationQueryParametersError": {http.StatusBadRequest, "The signature in the query is not one of AWS4-HMAC-SHA256."},
-	"BadDigest":                         {http.StatusBadRequest, "The Content-MD5 you specified did not match what we received."},
-	"BadRequest":                        {http.StatusBadRequest, "Bad Request"},
-	"BucketAlreadyExists":               {http.StatusConflict, "The requested bucket name is not available. The bucket namespace is shared by all users of the system. Please select a different name and try again."},
-	"BucketAlreadyOwnedByYou":           {http.StatusConflict, "Your previous request to create the named bucket succeeded and you already own it."},
-	"BucketNotEmpty":                    {http.StatusConflict, "The bucket you tried to delete is not empty"},
-	"EntityTooLarge":                    {http.StatusBadRequest, "Your proposed upload exceeds the maximum allowed size"},
-	"EntityTooSmall":                    {http.StatusBadRequest, "Your proposed upload is smaller than the minimum allowed size"},
-	"IncompleteBody":                    {http.StatusBadRequest, "You did not provide the number of bytes specified by the Content-Length HTTP header"},
-	"InsufficientStorage":               {http.StatusInsufficientStorage, "There is no room for this; nothing was written."},
-	"InternalError":                     {http.StatusInternalServerError, "The object cannot be read; the server's log has the reason."},
-	"InvalidAccessKeyId":                {http.StatusForbidden, "Unknown access key."},
-	"InvalidArgument":                   {http.StatusBadRequest, "Invalid argument."},
-	"InvalidBucketName":                 {http.StatusBadRequest, "The specified bucket is not valid."},
-	"InvalidDigest":                     {http.StatusBadRequest, "The Content-MD5 you specified was invalid."},
-	"InvalidLocationConstraint":         {http.StatusBadRequest, "The specified location-constraint is not valid"},
-	"InvalidPart":                       {http.StatusBadRequest, "One or more of the specified parts could not be found.  The part may not have been uploaded, or the specified entity tag may not match the part's entity tag."},
-	"InvalidPartNumber":                 {http.StatusRequestedRangeNotSatisfiable, "The object has fewer parts."},
-	"InvalidPartOrder":                  {http.StatusBadRequest, "The list of parts was not in ascending order. The parts list must be specified in order by part number."},
-	"InvalidPolicyDocument":             {http.StatusBadRequest, "The content of the form does not meet the conditions specified in the policy document."},
-	"InvalidRange":                      {http.StatusRequestedRangeNotSatisfiable, "The range is outside the object."},
-	"InvalidRequest":                    {http.StatusBadRequest, "Invalid request."},
-	"InvalidStorageClass":               {http.StatusBadRequest, "The storage class you specified is not valid"},
-	"InvalidTag":                        {http.StatusBadRequest, "The tag provided was not a valid tag."},
-	"InvalidURI":                        {http.StatusBadRequest, "Invalid address."},
-	"KeyTooLongError":                   {http.StatusBadRequest, "Your key is too long"},
-	"MaxPostPreDataLengthExceededError": {http.StatusBadRequest, "Your POST request fields preceding the upload file were too large."},
-	"MalformedPOSTRequest":              {http.StatusBadRequest, "The body of your POST request is not well-formed multipart/form-data."},
-	"MalformedTrailerError":             {http.StatusBadRequest, "The request contained trailing data that was not well-formed or did not conform to our published schema."},
-	"MalformedXML":                      {http.StatusBadRequest, "The XML you provided was not well-formed or did not validate against our published schema"},
-	"MaxMessageLengthExceeded":          {http.StatusBadRequest, "Your request was too big."},
-	"MetadataTooLarge":                  {http.StatusBadRequest, "Your metadata headers exceed the maximum allowed metadata size"},
-	"MethodNotAllowed":                  {http.StatusMethodNotAllowed, "This server is read-only."},
-	"MissingContentLength":              {http.StatusLengthRequired, "You must provide the Content-Length HTTP header."},
-	"NoSuchBucket":                      {http.StatusNotFound, "There is no archive with this name."},
-	"NoSuchKey":                         {http.StatusNotFound, "The archive has no entry with this name."},
-	"NoSuchUpload":                      {http.StatusNotFound, "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or completed."},
-	"NoSuchVersion":                     {http.StatusNotFound, "The specified version does not exist."},
-	"NotImplemented":                    {http.StatusNotImplemented, "Archives do not support this."},
-	"PreconditionFailed":                {http.StatusPreconditionFailed, "The object does not meet the condition."},
-	"RequestTimeTooSkewed":              {http.StatusForbidden, "The clocks differ by more than a quarter of an hour."},
-	"RequestTimeout":                    {http.StatusBadRequest, "Your socket connection to the server was not read from or written to within the timeout period. Idle connections will be closed."},
-	"ServiceUnavailable":                {http.StatusServiceUnavailable, "It cannot be read now; try again."},
-	"SignatureDoesNotMatch":             {http.StatusForbidden, "The signature does not match this request and key."},
-	"SlowDown":                          {http.StatusServiceUnavailable, "Too many requests at once; try again."},
-	"XAmzContentSHA256Mismatch":         {http.StatusBadRequest, "The provided 'x-amz-content-sha256' header does not match what was computed."},
+	"AccessControlListNotSupported":       {http.StatusBadRequest, "The bucket does not allow ACLs"},
+	"AccessDenied":                        {http.StatusForbidden, "Access Denied"},
+	"AuthorizationHeaderMalformed":        {http.StatusBadRequest, "The authorization header is not one of AWS4-HMAC-SHA256."},
+	"AuthorizationQueryParametersError":   {http.StatusBadRequest, "The signature in the query is not one of AWS4-HMAC-SHA256."},
+	"BadDigest":                           {http.StatusBadRequest, "The Content-MD5 you specified did not match what we received."},
+	"BadRequest":                          {http.StatusBadRequest, "Bad Request"},
+	"BucketAlreadyExists":                 {http.StatusConflict, "The requested bucket name is not available. The bucket namespace is shared by all users of the system. Please select a different name and try again."},
+	"BucketAlreadyOwnedByYou":             {http.StatusConflict, "Your previous request to create the named bucket succeeded and you already own it."},
+	"BucketNotEmpty":                      {http.StatusConflict, "The bucket you tried to delete is not empty"},
+	"EntityTooLarge":                      {http.StatusBadRequest, "Your proposed upload exceeds the maximum allowed size"},
+	"EntityTooSmall":                      {http.StatusBadRequest, "Your proposed upload is smaller than the minimum allowed size"},
+	"IncompleteBody":                      {http.StatusBadRequest, "You did not provide the number of bytes specified by the Content-Length HTTP header"},
+	"InsufficientStorage":                 {http.StatusInsufficientStorage, "There is no room for this; nothing was written."},
+	"InternalError":                       {http.StatusInternalServerError, "The object cannot be read; the server's log has the reason."},
+	"InvalidAccessKeyId":                  {http.StatusForbidden, "Unknown access key."},
+	"InvalidBucketAclWithObjectOwnership": {http.StatusBadRequest, "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting"},
+	"InvalidArgument":                     {http.StatusBadRequest, "Invalid argument."},
+	"InvalidBucketName":                   {http.StatusBadRequest, "The specified bucket is not valid."},
+	"InvalidDigest":                       {http.StatusBadRequest, "The Content-MD5 you specified was invalid."},
+	"InvalidLocationConstraint":           {http.StatusBadRequest, "The specified location-constraint is not valid"},
+	"InvalidPart":                         {http.StatusBadRequest, "One or more of the specified parts could not be found.  The part may not have been uploaded, or the specified entity tag may not match the part's entity tag."},
+	"InvalidPartNumber":                   {http.StatusRequestedRangeNotSatisfiable, "The object has fewer parts."},
+	"InvalidPartOrder":                    {http.StatusBadRequest, "The list of parts was not in ascending order. The parts list must be specified in order by part number."},
+	"InvalidPolicyDocument":               {http.StatusBadRequest, "The content of the form does not meet the conditions specified in the policy document."},
+	"InvalidRange":                        {http.StatusRequestedRangeNotSatisfiable, "The range is outside the object."},
+	"InvalidRequest":                      {http.StatusBadRequest, "Invalid request."},
+	"InvalidStorageClass":                 {http.StatusBadRequest, "The storage class you specified is not valid"},
+	"InvalidTag":                          {http.StatusBadRequest, "The tag provided was not a valid tag."},
+	"InvalidURI":                          {http.StatusBadRequest, "Couldn't parse the specified URI."},
+	"KeyTooLongError":                     {http.StatusBadRequest, "Your key is too long"},
+	"MaxPostPreDataLengthExceededError":   {http.StatusBadRequest, "Your POST request fields preceding the upload file were too large."},
+	"MalformedPOSTRequest":                {http.StatusBadRequest, "The body of your POST request is not well-formed multipart/form-data."},
+	"MalformedTrailerError":               {http.StatusBadRequest, "The request contained trailing data that was not well-formed or did not conform to our published schema."},
+	"MalformedXML":                        {http.StatusBadRequest, "The XML you provided was not well-formed or did not validate against our published schema"},
+	"MaxMessageLengthExceeded":            {http.StatusBadRequest, "Your request was too big."},
+	"MetadataTooLarge":                    {http.StatusBadRequest, "Your metadata headers exceed the maximum allowed metadata size"},
+	"MethodNotAllowed":                    {http.StatusMethodNotAllowed, "This server is read-only."},
+	"MissingContentLength":                {http.StatusLengthRequired, "You must provide the Content-Length HTTP header."},
+	"MissingSecurityHeader":               {http.StatusBadRequest, "Your request was missing a required header"},
+	"NoSuchBucket":                        {http.StatusNotFound, "There is no archive with this name."},
+	"NoSuchKey":                           {http.StatusNotFound, "The archive has no entry with this name."},
+	"NoSuchUpload":                        {http.StatusNotFound, "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or completed."},
+	"NoSuchVersion":                       {http.StatusNotFound, "The specified version does not exist."},
+	"NotImplemented":                      {http.StatusNotImplemented, "Archives do not support this."},
+	"PreconditionFailed":                  {http.StatusPreconditionFailed, "The object does not meet the condition."},
+	"RequestTimeTooSkewed":                {http.StatusForbidden, "The clocks differ by more than a quarter of an hour."},
+	"RequestTimeout":                      {http.StatusBadRequest, "Your socket connection to the server was not read from or written to within the timeout period. Idle connections will be closed."},
+	"ServiceUnavailable":                  {http.StatusServiceUnavailable, "It cannot be read now; try again."},
+	"SignatureDoesNotMatch":               {http.StatusForbidden, "The signature does not match this request and key."},
+	"SlowDown":                            {http.StatusServiceUnavailable, "Too many requests at once; try again."},
+	"XAmzContentSHA256Mismatch":           {http.StatusBadRequest, "The provided 'x-amz-content-sha256' header does not match what was computed."},
 }
 
 // codeOf returns Amazon's code for a status that means that something cannot be read.
@@ -170,11 +180,9 @@ func s3Error(w http.ResponseWriter, r *http.Request, code, text string) {
 	}
 	dropKept(w.Header())
 	writeXML(w, r, s3Codes[code].status, struct {
-		XMLName  xml.Name `xml:"Error"`
-		Code     string
-		Message  string
-		Resource string
-	}{Code: code, Message: s3Text(code, text), Resource: format.Escape(r.URL.Path)})
+		XMLName                            xml.Name `xml:"Error"`
+		Code, Message, Resource, RequestId string
+	}{Code: code, Message: s3Text(code, text), Resource: format.Escape(r.URL.Path), RequestId: w.Header().Get(requestID)})
 }
 
 func s3Text(code, text string) string { return cmp.Or(text, s3Codes[code].text) }
@@ -319,8 +327,11 @@ func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key stri
 		return
 	}
 	e, err := h.resolve(r.Context(), key)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) || err == nil && !e.Kind.HasContent():
+	switch none := errors.Is(err, fs.ErrNotExist) || err == nil && !e.Kind.HasContent(); {
+	case none && !utf8.ValidString(key): // only archives have such names
+		s3Error(w, r, "InvalidURI", "")
+		return
+	case none:
 		s3Error(w, r, "NoSuchKey", "")
 		return
 	case err != nil:
@@ -522,9 +533,9 @@ func parseKeysQuery(q url.Values) (k keysQuery, wrong string) {
 	}
 	if k.v2 {
 		k.after = q.Get("start-after")
-		if q.Has("continuation-token") {
-			b, err := base64.RawURLEncoding.Strict().DecodeString(q.Get("continuation-token"))
-			if err != nil || len(b) == 0 {
+		if token := q.Get("continuation-token"); token != "" {
+			b, err := base64.RawURLEncoding.Strict().DecodeString(token)
+			if err != nil {
 				return k, "continuation-token: expected the NextContinuationToken of an earlier page"
 			}
 			k.after, k.from = "", string(b)
@@ -674,7 +685,7 @@ func (s *S3) keys(w http.ResponseWriter, r *http.Request, h *handler, bucket str
 		Name, Prefix          string
 		Marker                *string `xml:",omitempty"`
 		StartAfter            string  `xml:",omitempty"`
-		ContinuationToken     string  `xml:",omitempty"`
+		ContinuationToken     *string `xml:",omitempty"`
 		KeyCount              *int    `xml:",omitempty"`
 		MaxKeys               int
 		Delimiter             string `xml:",omitempty"`
@@ -684,12 +695,15 @@ func (s *S3) keys(w http.ResponseWriter, r *http.Request, h *handler, bucket str
 		NextContinuationToken string `xml:",omitempty"`
 		Contents              []s3Object
 		CommonPrefixes        []s3Prefix
-	}{Xmlns: s3Space, Name: format.Escape(bucket), Prefix: text(k.prefix), MaxKeys: k.most, Delimiter: text(k.delimiter), IsTruncated: next != ""}
+	}{Xmlns: s3Space, Name: format.Escape(bucket), Prefix: k.prefix, MaxKeys: k.most, Delimiter: text(k.delimiter), IsTruncated: next != ""}
 	if k.encode {
 		doc.EncodingType = "url"
 	}
 	if k.v2 {
-		doc.KeyCount, doc.StartAfter, doc.ContinuationToken = new(len(all)), text(q.Get("start-after")), q.Get("continuation-token")
+		doc.KeyCount, doc.StartAfter, doc.Prefix = new(len(all)), text(q.Get("start-after")), text(k.prefix)
+		if q.Has("continuation-token") {
+			doc.ContinuationToken = new(q.Get("continuation-token"))
+		}
 		if next != "" {
 			doc.NextContinuationToken = base64.RawURLEncoding.EncodeToString([]byte(next))
 		}

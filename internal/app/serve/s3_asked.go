@@ -58,7 +58,7 @@ func (s *S3) asked(r *http.Request, q url.Values, a *Archive, e holdall.Entry) (
 			continue
 		case !strings.Contains(" content-type content-language expires cache-control content-disposition content-encoding ", " "+header+" "):
 			return r, e, "InvalidArgument", ""
-		case r.Header.Get("Authorization") == "" && !q.Has("X-Amz-Signature"):
+		case r.Header.Get("Authorization") == "" && !q.Has("X-Amz-Signature") && !isV2(q):
 			return r, e, "InvalidRequest", "Request specific response headers cannot be used for anonymous GET requests."
 		}
 		if of = maps.Clone(of); of == nil {

@@ -8,6 +8,7 @@ import (
 	"crypto/md5"
 	"crypto/sha1"
 	"crypto/sha256"
+	"crypto/sha512"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -21,7 +22,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/minio/crc64nvme"
+	"github.com/zeebo/xxh3"
 )
 
 // An s3Fault is an error that clients of S3 know by its code.
@@ -35,20 +38,28 @@ func fault(code, text string) error { return &s3Fault{code, text} }
 // maxPut is the most that one request may bring.
 const maxPut = 5 << 30
 
+var errAlgorithm = fault("InvalidRequest", "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256, SHA512, MD5, XXHASH64, XXHASH3, XXHASH128]")
+
 // An algorithm is one of x-amz-checksum-NAME.
 type algorithm struct {
 	name string
+	key  string // of the header, as http.Header has it
 	size int
 	make func() hash.Hash
 	poly uint64 // of a CRC
 }
 
 var algorithms = []*algorithm{
-	{"crc32", 4, func() hash.Hash { return crc32.NewIEEE() }, crc32.IEEE},
-	{"crc32c", 4, func() hash.Hash { return crc32.New(castagnoli) }, crc32.Castagnoli},
-	{"crc64nvme", 8, func() hash.Hash { return crc64nvme.New() }, crc64nvme.NVME},
-	{"sha1", sha1.Size, sha1.New, 0},
-	{"sha256", sha256.Size, sha256.New, 0},
+	{"crc32", "X-Amz-Checksum-Crc32", 4, func() hash.Hash { return crc32.NewIEEE() }, crc32.IEEE},
+	{"crc32c", "X-Amz-Checksum-Crc32c", 4, func() hash.Hash { return crc32.New(castagnoli) }, crc32.Castagnoli},
+	{"crc64nvme", "X-Amz-Checksum-Crc64nvme", 8, func() hash.Hash { return crc64nvme.New() }, crc64nvme.NVME},
+	{"sha1", "X-Amz-Checksum-Sha1", sha1.Size, sha1.New, 0},
+	{"sha256", "X-Amz-Checksum-Sha256", sha256.Size, sha256.New, 0},
+	{"sha512", "X-Amz-Checksum-Sha512", sha512.Size, sha512.New, 0},
+	{"md5", "X-Amz-Checksum-Md5", md5.Size, md5.New, 0},
+	{"xxhash64", "X-Amz-Checksum-Xxhash64", 8, func() hash.Hash { return xxhash.New() }, 0},
+	{"xxhash3", "X-Amz-Checksum-Xxhash3", 8, func() hash.Hash { return xxh3.New() }, 0},
+	{"xxhash128", "X-Amz-Checksum-Xxhash128", 16, func() hash.Hash { return xxh3.New128() }, 0},
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -229,8 +240,13 @@ func (c *call) body() (*payload, error) {
 // or nil, and its value unless it comes in the trailer.
 func checksumIn(head http.Header) (by *algorithm, want []byte, err error) {
 	trailer := trailers(head)
+	for name := range head { // what cannot be compared must not seem to be
+		if kind, is := strings.CutPrefix(strings.ToLower(name), checksumHeader); is && algorithmOf(kind) == nil && !slices.Contains([]string{"algorithm", "mode", "type"}, kind) {
+			return nil, nil, errAlgorithm
+		}
+	}
 	for _, a := range algorithms {
-		value, inTrailer := head.Get(checksumHeader+a.name), slices.Contains(trailer, checksumHeader+a.name)
+		value, inTrailer := head.Get(a.key), slices.Contains(trailer, checksumHeader+a.name)
 		if value == "" && !inTrailer {
 			continue
 		}

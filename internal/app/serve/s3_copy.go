@@ -28,7 +28,7 @@ type origin struct {
 // archive of the site.
 func (c *call) origin() (*origin, error) {
 	from, version, _ := strings.Cut(c.r.Header.Get("X-Amz-Copy-Source"), "?versionId=")
-	from, err := url.PathUnescape(strings.TrimPrefix(from, "/"))
+	from, err := url.QueryUnescape(strings.TrimPrefix(from, "/")) // "+" is a space here, as Amazon reads it
 	bucket, key, _ := strings.Cut(from, "/")
 	switch {
 	case err != nil || bucket == "" || key == "":
@@ -36,6 +36,16 @@ func (c *call) origin() (*origin, error) {
 	case version != "" && version != "null":
 		return nil, fault("InvalidArgument", "Invalid version id specified")
 	}
+	o, err := c.object(bucket, key)
+	if err == nil && !o.meets(c.r.Header) {
+		o.release()
+		return nil, fault("PreconditionFailed", "")
+	}
+	return o, err
+}
+
+// object opens an object of any bucket or archive of the site.
+func (c *call) object(bucket, key string) (o *origin, err error) {
 	h, code, text := c.s.site.open(c.r, bucket, "")
 	switch {
 	case code == http.StatusNotFound:
@@ -43,15 +53,12 @@ func (c *call) origin() (*origin, error) {
 	case h == nil:
 		return nil, fault(codeOf(code), text)
 	}
-	o := &origin{h: h, bucket: bucket, release: h.a.Release}
+	o = &origin{h: h, bucket: bucket, release: h.a.Release}
 	if err = fs.ErrNotExist; h.isKey(key) {
 		o.e, err = h.resolve(c.r.Context(), key)
 	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist) || err == nil && !o.e.Kind.HasContent():
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !o.e.Kind.HasContent() {
 		err = fault("NoSuchKey", "")
-	case err == nil && !o.meets(c.r.Header):
-		err = fault("PreconditionFailed", "")
 	}
 	if err != nil {
 		o.release()
@@ -126,7 +133,7 @@ func algorithmAsked(head http.Header) (*algorithm, error) {
 	asked := head.Get("X-Amz-Checksum-Algorithm")
 	a := algorithmOf(strings.ToLower(asked))
 	if asked != "" && a == nil {
-		return nil, fault("InvalidRequest", "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]")
+		return nil, errAlgorithm
 	}
 	return a, nil
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/hmac"
-	"crypto/sha1"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/xml"
@@ -171,14 +170,12 @@ func (k Key) signedForm(fields map[string]string) error {
 		return fault("AccessDenied", "")
 	}
 	if id, ok := fields["awsaccesskeyid"]; ok {
-		m := hmac.New(sha1.New, []byte(k.Secret))
-		m.Write([]byte(policy))
-		switch said, err := base64.StdEncoding.DecodeString(fields["signature"]); {
+		switch {
 		case fields["signature"] == "":
 			return fault("InvalidArgument", "Bucket POST must contain a field named 'Signature'.  If it is specified, please check the order of the fields.")
 		case !hmac.Equal([]byte(id), []byte(k.ID)):
 			return fault("InvalidAccessKeyId", "")
-		case err != nil || !hmac.Equal(said, m.Sum(nil)):
+		case !k.isV2(policy, fields["signature"]):
 			return fault("SignatureDoesNotMatch", "")
 		}
 		return nil

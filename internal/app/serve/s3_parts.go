@@ -27,13 +27,14 @@ const (
 
 // sumsDoc has the checksums of an object or part in a document.
 type sumsDoc struct {
-	ChecksumCRC32, ChecksumCRC32C, ChecksumCRC64NVME, ChecksumSHA1, ChecksumSHA256 string `xml:",omitempty"`
-	ChecksumType                                                                   string `xml:",omitempty"`
+	ChecksumCRC32, ChecksumCRC32C, ChecksumCRC64NVME, ChecksumSHA1, ChecksumSHA256, ChecksumSHA512 string `xml:",omitempty"`
+	ChecksumMD5, ChecksumXXHASH64, ChecksumXXHASH3, ChecksumXXHASH128, ChecksumType                string `xml:",omitempty"`
 }
 
 // of returns the place for a checksum.
 func (d *sumsDoc) of(a *algorithm) *string {
-	return map[string]*string{"crc32": &d.ChecksumCRC32, "crc32c": &d.ChecksumCRC32C, "crc64nvme": &d.ChecksumCRC64NVME, "sha1": &d.ChecksumSHA1, "sha256": &d.ChecksumSHA256}[a.name]
+	return map[string]*string{"crc32": &d.ChecksumCRC32, "crc32c": &d.ChecksumCRC32C, "crc64nvme": &d.ChecksumCRC64NVME, "sha1": &d.ChecksumSHA1, "sha256": &d.ChecksumSHA256,
+		"sha512": &d.ChecksumSHA512, "md5": &d.ChecksumMD5, "xxhash64": &d.ChecksumXXHASH64, "xxhash3": &d.ChecksumXXHASH3, "xxhash128": &d.ChecksumXXHASH128}[a.name]
 }
 
 func sumsOf(headers map[string]string) (d sumsDoc) {
@@ -213,7 +214,8 @@ func (c *call) finish() error {
 	if said := c.r.Header.Get("X-Amz-Mp-Object-Size"); said != "" && said != strconv.FormatInt(size, 10) {
 		return fault("InvalidRequest", "The provided 'x-amz-mp-object-size' header value does not match what was computed.")
 	}
-	made := maps.Clone(headers)
+	made := map[string]string{}
+	maps.Copy(made, headers)
 	delete(made, uploadAlgorithm)
 	delete(made, uploadType)
 	keep := func(name, text string) {

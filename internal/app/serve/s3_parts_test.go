@@ -293,6 +293,8 @@ func TestCopies(t *testing.T) {
 	expect(t, 200, "", "PUT", at+"/b-1/h", "", "x-amz-copy-source", "/one.caf/hello.txt")
 	expect(t, 200, "hello, world", "GET", at+"/b-1/h", "")
 	expect(t, 200, "", "PUT", at+"/b-1/l", "", "x-amz-copy-source", "/one.caf/long.bin")
+	expect(t, 200, "", "PUT", at+"/b-1/a%20b%2Bc", "hello")
+	expect(t, 200, "", "PUT", at+"/b-1/p", "", "x-amz-copy-source", "b-1/a+b%2Bc")
 	if _, got := send(t, "GET", at+"/b-1/l", ""); got != long {
 		t.Error(len(got))
 	}

@@ -37,6 +37,7 @@ var verbs = map[string]func(*call) error{
 	"PUT key?tagging": (*call).putTags, "DELETE key?tagging": (*call).removeTags,
 	"POST key?uploads": (*call).beginUpload, "PUT key?uploadId": (*call).putPart, "GET key?uploadId": (*call).listParts,
 	"POST key?uploadId": (*call).finish, "DELETE key?uploadId": (*call).abandon,
+	"GET bucket?acl": (*call).acl, "PUT bucket?acl": (*call).setACL, "GET key?acl": (*call).acl, "PUT key?acl": (*call).setACL,
 }
 
 const formVerb = "POST bucket"
@@ -67,7 +68,8 @@ func (c *call) write(do func(*call) error) {
 }
 
 // parameters are those of requests that write, without those of signatures.
-var parameters = []string{"delete", "partNumber", "tagging", "uploadId", "uploads", "versionId", "x-id"}
+var parameters = []string{"acl", "delete", "partNumber", "tagging", "uploadId", "uploads", "versionId", "x-id",
+	"AWSAccessKeyId", "Signature", "Expires", "content-type", "content-md5"}
 
 // maxKey is the most bytes that a new key may have.
 const maxKey = 1024
@@ -85,15 +87,17 @@ func (c *call) begin() (err error) {
 		return fault("InvalidArgument", "Invalid version id specified")
 	}
 	for name := range c.q { // a part of a bucket that is unknown here must not be taken for the bucket
-		if c.r.Method != http.MethodGet && !strings.HasPrefix(name, "X-Amz-") && !slices.Contains(parameters, name) {
+		if c.r.Method != http.MethodGet && !strings.HasPrefix(strings.ToLower(name), "x-amz-") && !slices.Contains(parameters, name) {
 			return fault("NotImplemented", "")
 		}
 	}
-	if err := unknownHeaders(c.r.Header); err != nil {
+	if err := unknownHeaders(c.r.Header); err == errACL && c.key == "" && !c.q.Has("acl") {
+		return fault("InvalidBucketAclWithObjectOwnership", "")
+	} else if err != nil {
 		return err
 	}
 	c.w.Header().Set("X-Amz-Bucket-Region", c.s.o.Region)
-	if c.key != "" || c.r.Method != http.MethodPut && c.r.Method != http.MethodDelete {
+	if c.key != "" || c.q.Has("acl") || c.r.Method != http.MethodPut && c.r.Method != http.MethodDelete {
 		c.in, err = c.s.o.Keeper.Bucket(c.r.Context(), c.bucket)
 	}
 	return err
@@ -102,16 +106,18 @@ func (c *call) begin() (err error) {
 // unknownHeaders returns an error for headers that ask for what nobody here
 // would do.
 func unknownHeaders(head http.Header) error {
-	for name := range head {
+	for name, values := range head {
 		name, ok := strings.CutPrefix(strings.ToLower(name), "x-amz-")
 		if !ok {
 			continue
 		}
-		value := head.Get("X-Amz-" + name)
+		value := values[0]
 		switch {
 		case name == "bucket-object-lock-enabled" && strings.EqualFold(value, "false"):
-		case name == "acl" && value != "private" && value != "bucket-owner-full-control" || strings.HasPrefix(name, "grant-"):
-			return fault("AccessControlListNotSupported", "")
+		case name == "acl" && value != "" && value != "private" && value != "bucket-owner-full-control" || strings.HasPrefix(name, "grant-"):
+			return errACL
+		case name == "object-ownership" && value != "BucketOwnerEnforced":
+			return fault("NotImplemented", "")
 		case name == "storage-class" && value != "STANDARD":
 			return fault("InvalidStorageClass", "")
 		case strings.HasSuffix(name, "expected-bucket-owner") && value != holdallOwner.ID:

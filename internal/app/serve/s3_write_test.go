@@ -69,6 +69,56 @@ func expect(t *testing.T, status int, part, method, url, body string, headers ..
 	return answer
 }
 
+func TestACLsSayThatAllIsTheOwners(t *testing.T) {
+	_, at, _ := keeping(t, serve.S3Options{})
+	expect(t, 200, "", "PUT", at+"/photos", "")
+	expect(t, 200, "", "PUT", at+"/photos/a", "text", "x-amz-acl", "private")
+	for _, of := range []string{"/photos?acl", "/photos/a?acl"} {
+		_, own := send(t, "GET", at+of, "")
+		if strings.Count(own, "<Grant>") != 1 || !strings.Contains(own, "<Permission>FULL_CONTROL</Permission>") {
+			t.Errorf("%s: %s", of, own)
+		}
+		expect(t, 200, "", "PUT", at+of, own)
+		expect(t, 200, "", "PUT", at+of, "", "x-amz-acl", "bucket-owner-full-control")
+		expect(t, 400, "AccessControlListNotSupported", "PUT", at+of, "", "x-amz-acl", "public-read")
+		expect(t, 400, "AccessControlListNotSupported", "PUT", at+of, strings.Replace(own, "FULL_CONTROL", "READ", 1))
+		expect(t, 400, "AccessControlListNotSupported", "PUT", at+of, "<AccessControlPolicy/>")
+		expect(t, 400, "MissingSecurityHeader", "PUT", at+of, "")
+	}
+	expect(t, 404, "NoSuchBucket", "GET", at+"/none?acl", "")
+	expect(t, 404, "NoSuchBucket", "PUT", at+"/none?acl", "", "x-amz-acl", "private")
+	expect(t, 404, "NoSuchKey", "GET", at+"/photos/none?acl", "")
+	expect(t, 404, "NoSuchKey", "PUT", at+"/photos/none?acl", "", "x-amz-acl", "private")
+	expect(t, 400, "AccessControlListNotSupported", "PUT", at+"/photos/b", "", "x-amz-acl", "public-read")
+	expect(t, 400, "InvalidBucketAclWithObjectOwnership", "PUT", at+"/open", "", "x-amz-acl", "public-read")
+	expect(t, 501, "NotImplemented", "PUT", at+"/open", "", "x-amz-object-ownership", "ObjectWriter")
+	expect(t, 200, "", "PUT", at+"/own", "", "x-amz-object-ownership", "BucketOwnerEnforced", "x-amz-acl", "") // as s3fs sends it
+}
+
+func TestErrorsHaveTheIDOfTheirRequest(t *testing.T) {
+	_, at, _ := keeping(t, serve.S3Options{})
+	before := ""
+	for range 2 {
+		answer, text := send(t, "GET", at+"/none/a", "")
+		id := answer.Header.Get("X-Amz-Request-Id")
+		if id == "" || id == before || !strings.Contains(text, "<RequestId>"+id+"</RequestId>") {
+			t.Errorf("%q, %s", id, text)
+		}
+		before = id
+	}
+}
+
+func TestListsEchoWhatTheyWereAsked(t *testing.T) {
+	_, at, _ := keeping(t, serve.S3Options{})
+	expect(t, 200, "", "PUT", at+"/photos", "")
+	expect(t, 200, "", "PUT", at+"/photos/a%20b", "text")
+	expect(t, 200, "<ContinuationToken></ContinuationToken>", "GET", at+"/photos?list-type=2&continuation-token=", "")
+	// Clients decode the prefix of version 2 only.
+	expect(t, 200, "<Prefix>a b</Prefix>", "GET", at+"/photos?prefix=a%20b&encoding-type=url", "")
+	expect(t, 200, "<Prefix>a%20b</Prefix>", "GET", at+"/photos?list-type=2&prefix=a%20b&encoding-type=url", "")
+	expect(t, 400, "InvalidURI", "GET", at+"/photos/%ff", "")
+}
+
 func TestWhatMinioWritesIsRead(t *testing.T) {
 	for i := range 4 {
 		k := []serve.Key{{}, key}[i%2]
@@ -182,6 +232,13 @@ func TestAPutIsComparedWithWhatTheClientSays(t *testing.T) {
 		{200, "", []string{"x-amz-checksum-crc32c", crc32c}},
 		{200, "", []string{"x-amz-checksum-sha1", "qvTGHdzF6KLavt4PO0gs2a6pQ00="}},
 		{200, "", []string{"x-amz-checksum-sha256", "LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ="}},
+		{200, "", []string{"x-amz-checksum-sha512", "m3HSJL1i83hdltRq0+o9czGb+8KJDKra4t/3JRlnPKcjI8PZm6XBHXx6zG4UuMXaDEZjR1wuXDre9G9zvN7AQw=="}},
+		{200, "", []string{"x-amz-checksum-md5", b64(sum[:])}},
+		{200, "", []string{"x-amz-checksum-xxhash64", "JseCfYifbaM="}},
+		{200, "", []string{"x-amz-checksum-xxhash3", "lVXoVVxi3P0="}},
+		{200, "", []string{"x-amz-checksum-xxhash128", "tenBrQcbPn/Hec+qXlI4GA=="}},
+		{400, "<Message>Checksum algorithm provided is unsupported.", []string{"x-amz-checksum-crc8", "AA=="}},
+		{400, "<Code>BadDigest</Code>", []string{"x-amz-checksum-md5", b64(make([]byte, 16))}},
 		{400, "<Message>The CRC32 you specified did not match the calculated checksum.</Message>", []string{"x-amz-checksum-crc32", crc32c}},
 		{400, "<Code>BadDigest</Code>", []string{"x-amz-checksum-crc64nvme", "AAAAAAAAAAA="}},
 		{400, "<Message>Value for x-amz-checksum-crc32 header is invalid.</Message>", []string{"x-amz-checksum-crc32", crc64}},
@@ -212,7 +269,7 @@ func TestAPutIsComparedWithWhatTheClientSays(t *testing.T) {
 	expect(t, 400, "<Code>InvalidURI</Code>", "PUT", at+"/b-1/%ff", "hello")
 	expect(t, 404, "<Code>NoSuchBucket</Code>", "PUT", at+"/b-2/x", "hello")
 	expect(t, 405, "<Code>MethodNotAllowed</Code>", "PUT", at+"/one.caf/x", "hello")
-	expect(t, 501, "<Code>NotImplemented</Code>", "PUT", url+"?acl", "")
+	expect(t, 501, "<Code>NotImplemented</Code>", "PUT", url+"?retention", "")
 	for _, bad := range []string{"A-b", "ab", "a..b", "1.2.3.4", "xn--a", "a_b", "a-s3alias", "-ab", strings.Repeat("a", 64)} {
 		expect(t, 400, "<Code>InvalidBucketName</Code>", "PUT", at+"/"+bad, "")
 	}
@@ -311,7 +368,7 @@ func TestWhatIsNotKnownIsNotDone(t *testing.T) {
 	expect(t, 200, "", "PUT", at+"/b-1", "")
 	expect(t, 200, "", "PUT", at+"/b-1/x", "hello")
 	expect(t, 200, "", "PUT", at+"/b-2", "")
-	for _, sub := range []string{"versioning", "location", "policy", "cors", "lifecycle", "tagging", "acl", "acl&tagging", "metadataTable", "unknown=1", "uploads&uploadId=1"} {
+	for _, sub := range []string{"versioning", "location", "policy", "cors", "lifecycle", "tagging", "retention", "acl&tagging", "metadataTable", "unknown=1", "uploads&uploadId=1"} {
 		for _, path := range []string{"/b-1", "/b-2", "/b-3", "/b-1/x"} {
 			for _, method := range []string{"PUT", "DELETE", "POST"} {
 				if path == "/b-1/x" && (sub == "tagging" || method == "POST") {

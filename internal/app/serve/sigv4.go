@@ -106,6 +106,9 @@ func (k Key) check(r *http.Request, now time.Time) (s signature, code string) {
 	if err != nil {
 		return s, "InvalidURI"
 	}
+	if isV2(q) && r.Header.Get("Authorization") == "" {
+		return k.checkV2(r, q, now)
+	}
 	s, code = parseSignature(r.Header, q)
 	if code == "" {
 		code = k.wrong(r, s, q, now)

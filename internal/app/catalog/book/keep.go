@@ -245,6 +245,15 @@ func (b *Book) At(ctx context.Context, n int64) error {
 	return err
 }
 
+// Since returns the time of the first commit that the catalogue still has.
+func (b *Book) Since(ctx context.Context) (time.Time, error) {
+	c, err := b.commit(ctx, max(b.current().Floor, 1))
+	if err != nil {
+		return time.Time{}, b.fail("", err)
+	}
+	return c.Time, nil
+}
+
 // AtTime is At for the last commit before a time.
 func (b *Book) AtTime(ctx context.Context, at time.Time) error {
 	s, last := b.current(), int64(0)
