@@ -147,9 +147,6 @@ func open(ctx context.Context, dir string, d disk.Disk, o Options) (_ *Journal, 
 			return nil, nil, err
 		}
 	}
-	if err := j.tidy(); err != nil {
-		return nil, nil, err
-	}
 	j.seq = max(j.seq, o.Seq)
 	return j, slices.DeleteFunc(slices.Clone(j.segments), (*Segment).empty), nil
 }
@@ -269,16 +266,10 @@ func (j *Journal) begin() error {
 	s.room = j.o.Room
 	j.add(s)
 	j.current = s
-	return j.tidy()
-}
-
-// tidy removes empty segments before the last: they have only kept the sequence number. A crash may leave several.
-func (j *Journal) tidy() error {
-	for _, old := range slices.Clone(j.segments[:max(0, len(j.segments)-1)]) {
+	// An empty segment before it has only kept the sequence number.
+	for _, old := range j.segments[:len(j.segments)-1] {
 		if old.empty() {
-			if err := j.remove(old); err != nil {
-				return err
-			}
+			return j.remove(old)
 		}
 	}
 	return nil
