@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"log/slog"
 	"maps"
 	"math"
@@ -30,6 +31,7 @@ import (
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/fleet"
+	"github.com/holdall/holdall/internal/app/fleet/queue"
 	"github.com/holdall/holdall/internal/app/gateway/journal"
 	"github.com/holdall/holdall/internal/app/gateway/journal/disk"
 	"github.com/holdall/holdall/internal/app/serve"
@@ -98,6 +100,7 @@ type history struct {
 	lines   []string
 	counts  map[string]int
 	wrong   error
+	fleet   bool // it rewrites archives
 	taking  bool // a machine is about to take the place of another
 	harmed  bool // something was killed, or a request failed
 }
@@ -475,6 +478,8 @@ func (h *history) happens() {
 		if h.there {
 			h.watches()
 		}
+	case 15:
+		h.compacts()
 	}
 }
 
@@ -679,6 +684,80 @@ func (h *history) takesOver(p *process) {
 		p.hung, h.taking = true, true
 		h.starts(h.machines[i], p)
 	})
+}
+
+// compacts has a fleet rewrite archives, beside gateways.
+func (h *history) compacts() {
+	if h.fleet {
+		return
+	}
+	h.fleet = true
+	p := &process{h: h, m: &machine{}, name: fmt.Sprintf("fleet %d", h.tick)}
+	h.counts["compactions"]++
+	h.begins(nil, func() {
+		n, err := p.compact(context.WithValue(h.ctx, processKey{}, p))
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.fleet = false
+		h.say("%s: %d archives are written again: %v", p.name, n, err)
+		h.counts["rewritten"] += n
+		if h.harmed = h.harmed || err != nil; err != nil && !errors.Is(err, book.ErrConflict) {
+			h.breaks("%s: %v", p.name, err)
+		}
+	})
+}
+
+func (p *process) compact(ctx context.Context) (int, error) {
+	b, err := book.Open(ctx, p.store(), "b.catalog", book.Options{Write: true, Fresh: -1})
+	if err != nil {
+		return 0, err
+	}
+	defer b.Close()
+	plan, err := fleet.PlanNamed(ctx, b, "b")
+	if err != nil {
+		return 0, nil // no gateway has started
+	}
+	f := fleet.Fleet{Book: b, Queue: &jobs{}}
+	done, err := fleet.Compact(ctx, f, plan, fleet.CompactOptions{Dead: 0.01})
+	if err == nil {
+		_, err = fleet.Work(ctx, f, fleet.WorkOptions{Tries: 1})
+	}
+	return done.Old, err
+}
+
+// jobs is a queue in memory.
+type jobs struct{ all []queue.Job }
+
+func (q *jobs) Add(_ context.Context, jobs ...queue.Job) (int, error) {
+	q.all = append(q.all, jobs...)
+	return len(jobs), nil
+}
+
+func (q *jobs) Jobs(context.Context, string) iter.Seq2[queue.State, error] {
+	return func(yield func(queue.State, error) bool) {
+		for _, j := range q.all {
+			if !yield(queue.State{Job: j, Status: queue.Waiting}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (q *jobs) Counts(context.Context, string) (map[string]map[queue.Status]int, error) {
+	return map[string]map[queue.Status]int{}, nil
+}
+
+func (q *jobs) Cancel(context.Context, string) (int, error) { return 0, nil }
+func (q *jobs) Retry(context.Context, string) (int, error)  { return 0, nil }
+
+func (q *jobs) Work(ctx context.Context, _ queue.WorkOptions, do func(context.Context, queue.Job) error) (err error) {
+	for len(q.all) > 0 && err == nil {
+		j := q.all[0]
+		j.Attempt = 1
+		err = do(ctx, j)
+		q.all = q.all[1:]
+	}
+	return err
 }
 
 // A value is what a key has.
@@ -1119,6 +1198,9 @@ func (h *history) compares() {
 		if err != nil {
 			h.breaks("%s: %v", name, err)
 		}
+	}
+	for _, r := range s.Removals {
+		known[path.Base(b.AddressOf(r))] = true
 	}
 	for info, err := range h.mem.List(h.ctx, "") {
 		name, _, _ := strings.Cut(info.Name, ".added-")

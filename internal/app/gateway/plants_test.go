@@ -34,7 +34,7 @@ var planted = []testkit.Plant{
 
 // rare are faults that 5,000 histories find.
 var rare = []testkit.Plant{
-	{"what is elsewhere now is taken for missing", "../catalog/book/query.go", "			err = errForgotten\n", "			_ = errForgotten\n"},
+	{"what is elsewhere now is taken for missing", "../catalog/book/query.go", "b.archiveOf(ctx, over, s, l.Archive)", "b.ArchiveOf(ctx, l.Archive)"},
 	{"an old log is laid over newer commits", "claim.go", "if c.Claim = claim; len(all) > 0 {", "if c.Claim = claim; false {"},
 }
 

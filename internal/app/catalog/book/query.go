@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
 	"maps"
 	"net/url"
@@ -69,14 +68,20 @@ func (b *Book) Archives(ctx context.Context) (all []catalog.Archive, err error) 
 
 // ArchiveOf returns the record of the archive with an ID, or an error that wraps fs.ErrNotExist.
 func (b *Book) ArchiveOf(ctx context.Context, id int64) (catalog.Archive, error) {
-	for _, x := range b.over() {
-		if a, ok := x.Archive(id); ok {
-			return a, nil
-		}
-	}
+	over := b.over()
 	s, err := b.State(ctx)
 	if err != nil {
 		return catalog.Archive{}, err
+	}
+	return b.archiveOf(ctx, over, s, id)
+}
+
+// archiveOf is ArchiveOf for what has just been looked up in layers and a state: both may be others now.
+func (b *Book) archiveOf(ctx context.Context, over []Layer, s *State, id int64) (_ catalog.Archive, err error) {
+	for _, x := range over {
+		if a, ok := x.Archive(id); ok {
+			return a, nil
+		}
 	}
 	if s.dropped[ID(id)] {
 		return catalog.Archive{}, catalog.Absent(fmt.Sprintf("archive %d", id))
@@ -240,22 +245,13 @@ func (b *Book) look(ctx context.Context, l *look, s *State, path string) error {
 
 // Holders returns all archives that have a path, the newest first.
 func (b *Book) Holders(ctx context.Context, path string) (all []catalog.Found, err error) {
-	for range 3 {
-		over := b.over()
-		s, err := b.State(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if all, err = b.holders(ctx, over, s, path); !errors.Is(err, errForgotten) {
-			return all, err
-		}
+	over := b.over()
+	s, err := b.State(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return nil, errForgotten
+	return b.holders(ctx, over, s, path)
 }
-
-// errForgotten means that a lookup took so long that its archive is elsewhere now. It does not say that there is no
-// such file.
-var errForgotten = errors.New("archives change faster than they can be looked up")
 
 // NewestAt returns where the newest file of that path was at a state, without layers.
 func (b *Book) NewestAt(ctx context.Context, s *State, path string) (f catalog.Found, err error) {
@@ -293,10 +289,7 @@ func (b *Book) holders(ctx context.Context, over []Layer, s *State, path string)
 		if l.Seq < deleted {
 			break
 		}
-		a, err := b.ArchiveOf(ctx, l.Archive)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = errForgotten
-		}
+		a, err := b.archiveOf(ctx, over, s, l.Archive)
 		if err != nil {
 			return nil, err
 		}
