@@ -460,7 +460,7 @@ func (h *history) happens() {
 		p.faults = []int{0, 0, 4, 20}[h.rnd.IntN(4)]
 		h.say("%s: faults %d", p.name, p.faults)
 	case 6:
-		p.hung = !p.hung
+		p.hung = !p.hung && !p.closing
 		h.say("%s: hangs: %v", p.name, p.hung)
 	case 7:
 		d := []time.Duration{time.Second, 3 * time.Second, 61 * time.Second, 6 * time.Minute}[h.rnd.IntN(4)]

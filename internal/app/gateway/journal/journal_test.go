@@ -78,7 +78,7 @@ func TestAnEmptySegmentIsInNobodysWay(t *testing.T) {
 	must(t, j.Close())
 	must(t, os.WriteFile(empty, b, 0o666))
 
-	j, all := mustOpen(t, dir, Options{})
+	_, all := mustOpen(t, dir, Options{})
 	if len(all) != 1 {
 		t.Fatalf("recovered %d segments", len(all))
 	}
