@@ -111,6 +111,9 @@ func (r *reader) entry(ctx context.Context, name string, l catalog.Location, who
 		return e, nil
 	}
 	a, err := r.s.archive(ctx, l.Archive)
+	if errors.Is(err, fs.ErrNotExist) && a.ID == 0 {
+		return e, nil // it has just been replaced: whoever reads the content looks again
+	}
 	if a.ID == 0 {
 		return e, err
 	}
