@@ -382,7 +382,7 @@ func (b *bucket) Delete(ctx context.Context, all []serve.Deletion) []error {
 
 // Change implements [serve.Bucket]. The content is written again: what the log has must be complete in itself.
 func (b *bucket) Change(ctx context.Context, key string, change func(headers map[string]string) (map[string]string, error)) error {
-	for {
+	for tries := 0; ; tries++ {
 		e, err := b.tree.Lookup(ctx, key)
 		l, ok := e.Ref.(catalog.Location)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && (!ok || !e.Kind.HasContent()) {
@@ -399,13 +399,17 @@ func (b *bucket) Change(ctx context.Context, key string, change func(headers map
 			return err
 		}
 		in, err := b.tree.OpenEntry(ctx, e)
+		if errors.Is(err, fs.ErrNotExist) && tries < 3 { // it was deleted, or its archive was replaced, meanwhile
+			continue
+		}
 		if err != nil {
 			return err
 		}
 		tag := tagOf(l.ETag, l.Digest)
 		_, err = b.put(ctx, key, &serve.Upload{Body: in, Size: e.Size, End: func() (string, map[string]string) { return tag, headers }, If: serve.Condition{Match: tag}}, l.Modified, l.Seq)
 		in.Close()
-		if !errors.Is(err, serve.ErrCondition) { // otherwise another has changed it
+		gone := errors.Is(err, fs.ErrNotExist) && !errors.Is(err, serve.ErrNoObject) && tries < 3
+		if !gone && !errors.Is(err, serve.ErrCondition) { // otherwise another has changed it
 			return err
 		}
 	}

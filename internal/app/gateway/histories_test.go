@@ -984,7 +984,7 @@ func (h *history) reads(p *process, key string, lists bool) {
 				}
 			}
 		}
-		if err != nil && !p.rough && !p.dead && !p.leaves && jumps == h.jumps && !errors.Is(err, serve.ErrNoArchive) {
+		if err != nil && !p.rough && !p.dead && !p.leaves && jumps == h.jumps && !errors.Is(err, serve.ErrNoArchive) && !errors.Is(err, fs.ErrNotExist) {
 			h.breaks("%s: a read fails: %v", p.name, err)
 		}
 	})
