@@ -459,6 +459,9 @@ func (b *bucket) close() (err error) {
 	for _, l := range b.over.Load().held { // they stay: those who still read must not take a file for one that is not there
 		l.seg.Release()
 	}
+	for _, l := range b.over.Load().sunk {
+		b.forget(context.WithoutCancel(b.ctx), l.dead)
+	}
 	if b.log != nil {
 		err = errors.Join(err, b.log.Close())
 	}

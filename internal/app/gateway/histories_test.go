@@ -49,7 +49,7 @@ func TestHistories(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	seed := testkit.Seed(t)
 	counts := map[string]int{}
-	for n := range testkit.Rounds(t, 200) {
+	for n := range testkit.Rounds(t, 300) {
 		cryptotest.SetGlobalRandom(t, seed+uint64(n))
 		var h *history
 		synctest.Test(t, func(t *testing.T) {
@@ -80,6 +80,7 @@ const (
 type history struct {
 	ctx      context.Context
 	there    bool // InBucket
+	calm     bool // nothing is killed, and nothing fails
 	mem      *storetest.Mem
 	machines []*machine
 
@@ -93,6 +94,7 @@ type history struct {
 	all     []*op
 	etags   map[string][]string // that a key had
 	running int
+	left    int // steps
 	lines   []string
 	counts  map[string]int
 	wrong   error
@@ -143,7 +145,7 @@ var errKilled = errors.New("killed")
 
 func newHistory(t *testing.T, seed uint64) *history {
 	h := &history{ctx: t.Context(), mem: &storetest.Mem{}, rnd: rand.New(rand.NewPCG(seed, 5)), etags: map[string][]string{}, counts: map[string]int{}}
-	h.there = h.rnd.IntN(3) == 0
+	h.there, h.calm = h.rnd.IntN(3) == 0, h.rnd.IntN(5) == 0
 	c, err := book.Create(h.ctx, h.plain(), "b.catalog")
 	if err == nil {
 		err = c.Close()
@@ -220,7 +222,7 @@ func (p *process) store() store.Store {
 		fails, lost := p.dead, false
 		if !fails && p.faults > 0 && h.rnd.IntN(p.faults) == 0 {
 			lost = h.rnd.IntN(2) == 0
-			fails, p.rough = !lost, true
+			fails, p.rough, h.harmed = !lost, true, true
 			h.say("%s: %s %s fails, done: %v", p.name, op, name, lost)
 		}
 		h.mu.Unlock()
@@ -335,7 +337,7 @@ func (h *history) begins(p *process, do func()) {
 func (h *history) run() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for n := 100 + h.rnd.IntN(300); n > 0 && h.wrong == nil; n-- {
+	for h.left = 100 + h.rnd.IntN(300); h.left > 0 && h.wrong == nil; h.left-- {
 		h.step()
 	}
 	h.ends()
@@ -408,7 +410,7 @@ func (h *history) step() {
 		}
 		fallthrough
 	case n < 90:
-		if h.running < 6 {
+		if h.running < 8 {
 			h.client()
 		}
 	case n < 92:
@@ -442,7 +444,11 @@ func (h *history) happens() {
 		}
 		return
 	}
-	switch h.rnd.IntN(14) {
+	n := h.rnd.IntN(16)
+	if h.calm && (n < 2 || n == 5 || n == 8 || n > 10 && n < 14) {
+		return
+	}
+	switch n {
 	case 0, 1:
 		h.kills(p, !h.there && h.rnd.IntN(2) == 0)
 	case 2, 3, 4:
@@ -461,11 +467,11 @@ func (h *history) happens() {
 		h.disks(m)
 	case 9, 10:
 		h.leaves(p)
-	case 11:
+	case 11, 12, 13:
 		if !h.there && p.ready && !p.stale && !p.leaves {
 			h.takesOver(p)
 		}
-	case 12:
+	case 14:
 		if h.there {
 			h.watches()
 		}
@@ -669,6 +675,7 @@ func (h *history) takesOver(p *process) {
 		}
 		h.say("%s is overtaken", p.name)
 		h.counts["take-overs"]++
+		h.left += 400 // much can come of it
 		p.hung, h.taking = true, true
 		h.starts(h.machines[i], p)
 	})
@@ -753,6 +760,7 @@ func (h *history) does(p *process, ops []*op, do func() []error) {
 			if o.err = h.outcome(p, errs[i]); o.err != errUnknown {
 				o.ret = h.tick
 			}
+			h.harmed = h.harmed || o.err == errUnknown
 			h.say("%s: %v (%v)", p.name, o, errs[i])
 			if o.is.there && o.err == nil {
 				h.etags[o.key] = append(h.etags[o.key], o.is.etag)
@@ -779,9 +787,9 @@ func (h *history) client() {
 		h.breaks("%s: %v", p.name, err)
 		return
 	}
-	key := historyKeys[h.rnd.IntN(len(historyKeys))]
+	key := historyKeys[h.rnd.IntN(len(historyKeys))*h.rnd.IntN(2)] // often the same
 	o := &op{key: key}
-	if all := h.etags[key]; h.rnd.IntN(3) == 0 {
+	if all := h.etags[key]; h.rnd.IntN(2) == 0 {
 		switch n := h.rnd.IntN(6); {
 		case n < 2:
 			o.if_.NoneMatch = "*"
@@ -795,7 +803,7 @@ func (h *history) client() {
 	if n < 9 {
 		o.what = "put"
 		data, meta := fmt.Sprint("same ", h.rnd.IntN(2)), fmt.Sprint(h.tick)
-		if h.rnd.IntN(3) > 0 {
+		if h.rnd.IntN(2) > 0 {
 			data = fmt.Sprint("content ", h.tick, " ", strings.Repeat("x", h.rnd.IntN(200)))
 			if h.rnd.IntN(6) == 0 {
 				data += strings.Repeat("large ", historyLarge/6)
@@ -867,6 +875,9 @@ func (h *history) inParts(b serve.Bucket, o *op) error {
 		return never(err)
 	}
 	_, err = b.Finish(h.ctx, o.key, id, parts, &serve.Upload{End: func() (string, map[string]string) { return o.is.etag, headers }, If: o.if_})
+	if errors.Is(err, serve.ErrCondition) || errors.Is(err, serve.ErrNoObject) {
+		_ = b.Abandon(h.ctx, o.key, id)
+	}
 	return err
 }
 
@@ -931,11 +942,13 @@ func (p *process) read(ctx context.Context, key string, lists bool) ([]*op, erro
 	if err != nil {
 		return nil, err
 	}
+	p.pass("what was looked up")
 	f, err := a.OpenEntry(ctx, e)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	p.pass("what was opened")
 	data, err := io.ReadAll(f)
 	if err != nil {
 		return nil, err
@@ -984,7 +997,7 @@ func (h *history) ends() {
 	for _, m := range h.machines {
 		m.disk.Room, m.disk.BadSync, m.disk.BadIO, m.bad = 1<<20, -1, -1, false
 		if p := m.runs; p != nil {
-			if p.hung = false; h.rnd.IntN(2) == 0 || p.stale {
+			if p.hung = false; !h.calm && (h.rnd.IntN(2) == 0 || p.stale) {
 				h.kills(p, !h.there && h.rnd.IntN(2) == 0)
 			} else {
 				p.faults = 0
@@ -1002,7 +1015,7 @@ func (h *history) ends() {
 			p = h.starts(m, nil)
 			h.finish("the last start")
 		}
-		if p.ready && (h.there || tries > 0) && p.g.buckets["b"].why == nil {
+		if p.ready && (h.there || h.calm || tries > 0) && p.g.buckets["b"].why == nil {
 			break
 		}
 		if tries > 4 {
@@ -1030,6 +1043,8 @@ func (h *history) ends() {
 	if h.wrong == nil {
 		h.later(2 * linger)
 		look()
+		for h.opens() { // what goes on beside
+		}
 		h.compares()
 	}
 	for range 2 { // what starts late

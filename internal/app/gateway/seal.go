@@ -176,11 +176,16 @@ func (b *bucket) bury(ctx context.Context) bool {
 		return live, gone[1:]
 	})
 	old.seg.Release()
-	// No commit has the archives of objects that were replaced before the segment ended, and only its rows had them.
-	for _, name := range old.dead {
+	b.forget(ctx, old.dead)
+	return true
+}
+
+// forget removes archives of objects that were replaced before their segment ended. No commit has them, and only the
+// rows of that segment had.
+func (b *bucket) forget(ctx context.Context, dead []string) {
+	for _, name := range dead {
 		b.discardArchive(ctx, name)
 	}
-	return true
 }
 
 // sealOne makes an archive of a segment, and records everything that it says in one commit, if the state allows that.

@@ -74,9 +74,11 @@ func (b *bucket) tryThere(ctx context.Context, batch []*change) error {
 		err = b.sealOne(ctx, l, func(s *book.State) error { return b.meets(ctx, s, batch) })
 	}
 	if err != nil {
-		err = errors.Join(err, l.seg.Remove())
+		return errors.Join(err, l.seg.Remove())
 	}
-	return err
+	_, _, dead := l.uses()
+	b.forget(ctx, dead)
+	return nil
 }
 
 // meets returns the changes of a batch that do not meet their conditions after a state, and what is before them in the

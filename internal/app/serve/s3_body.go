@@ -43,22 +43,23 @@ var errAlgorithm = fault("InvalidRequest", "Checksum algorithm provided is unsup
 // An algorithm is one of x-amz-checksum-NAME.
 type algorithm struct {
 	name string
+	key  string // of the header, as http.Header has it
 	size int
 	make func() hash.Hash
 	poly uint64 // of a CRC
 }
 
 var algorithms = []*algorithm{
-	{"crc32", 4, func() hash.Hash { return crc32.NewIEEE() }, crc32.IEEE},
-	{"crc32c", 4, func() hash.Hash { return crc32.New(castagnoli) }, crc32.Castagnoli},
-	{"crc64nvme", 8, func() hash.Hash { return crc64nvme.New() }, crc64nvme.NVME},
-	{"sha1", sha1.Size, sha1.New, 0},
-	{"sha256", sha256.Size, sha256.New, 0},
-	{"sha512", sha512.Size, sha512.New, 0},
-	{"md5", md5.Size, md5.New, 0},
-	{"xxhash64", 8, func() hash.Hash { return xxhash.New() }, 0},
-	{"xxhash3", 8, func() hash.Hash { return xxh3.New() }, 0},
-	{"xxhash128", 16, func() hash.Hash { return xxh3.New128() }, 0},
+	{"crc32", "X-Amz-Checksum-Crc32", 4, func() hash.Hash { return crc32.NewIEEE() }, crc32.IEEE},
+	{"crc32c", "X-Amz-Checksum-Crc32c", 4, func() hash.Hash { return crc32.New(castagnoli) }, crc32.Castagnoli},
+	{"crc64nvme", "X-Amz-Checksum-Crc64nvme", 8, func() hash.Hash { return crc64nvme.New() }, crc64nvme.NVME},
+	{"sha1", "X-Amz-Checksum-Sha1", sha1.Size, sha1.New, 0},
+	{"sha256", "X-Amz-Checksum-Sha256", sha256.Size, sha256.New, 0},
+	{"sha512", "X-Amz-Checksum-Sha512", sha512.Size, sha512.New, 0},
+	{"md5", "X-Amz-Checksum-Md5", md5.Size, md5.New, 0},
+	{"xxhash64", "X-Amz-Checksum-Xxhash64", 8, func() hash.Hash { return xxhash.New() }, 0},
+	{"xxhash3", "X-Amz-Checksum-Xxhash3", 8, func() hash.Hash { return xxh3.New() }, 0},
+	{"xxhash128", "X-Amz-Checksum-Xxhash128", 16, func() hash.Hash { return xxh3.New128() }, 0},
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -245,7 +246,7 @@ func checksumIn(head http.Header) (by *algorithm, want []byte, err error) {
 		}
 	}
 	for _, a := range algorithms {
-		value, inTrailer := head.Get(checksumHeader+a.name), slices.Contains(trailer, checksumHeader+a.name)
+		value, inTrailer := head.Get(a.key), slices.Contains(trailer, checksumHeader+a.name)
 		if value == "" && !inTrailer {
 			continue
 		}

@@ -16,7 +16,7 @@ func (c *call) put() error {
 	if c.r.Header.Get("X-Amz-Copy-Source") != "" {
 		return c.copy()
 	}
-	if c.r.Header.Get(storekit.MetaHeader+"snowball-auto-extract") == "true" {
+	if c.r.Header.Get("X-Amz-Meta-Snowball-Auto-Extract") == "true" {
 		return c.extract()
 	}
 	headers, err := storedHeaders(c.r.Header)

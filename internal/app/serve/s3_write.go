@@ -106,12 +106,12 @@ func (c *call) begin() (err error) {
 // unknownHeaders returns an error for headers that ask for what nobody here
 // would do.
 func unknownHeaders(head http.Header) error {
-	for name := range head {
+	for name, values := range head {
 		name, ok := strings.CutPrefix(strings.ToLower(name), "x-amz-")
 		if !ok {
 			continue
 		}
-		value := head.Get("X-Amz-" + name)
+		value := values[0]
 		switch {
 		case name == "bucket-object-lock-enabled" && strings.EqualFold(value, "false"):
 		case name == "acl" && value != "" && value != "private" && value != "bucket-owner-full-control" || strings.HasPrefix(name, "grant-"):

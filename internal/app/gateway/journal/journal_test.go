@@ -60,6 +60,35 @@ func want(t testing.TB, what string, got []string, all ...string) {
 	}
 }
 
+// TestAnEmptySegmentIsInNobodysWay has a crash between the beginning of a segment and the removal of the empty one
+// before it.
+func TestAnEmptySegmentIsInNobodysWay(t *testing.T) {
+	dir := t.TempDir()
+	j, _ := mustOpen(t, dir, Options{})
+	must(t, j.Append([]*Record{record("a", "x")}))
+	first, err := j.Roll()
+	must(t, err)
+	must(t, first.Remove())
+	must(t, j.Close())
+	empty := dir + "/" + nameOf(2)
+	b, err := os.ReadFile(empty)
+	must(t, err)
+	j, _ = mustOpen(t, dir, Options{})
+	must(t, j.Append([]*Record{record("b", "y")}))
+	must(t, j.Close())
+	must(t, os.WriteFile(empty, b, 0o666))
+
+	j, all := mustOpen(t, dir, Options{})
+	if len(all) != 1 {
+		t.Fatalf("recovered %d segments", len(all))
+	}
+	want(t, "rows", told(t, all[0]), "1 b y")
+	must(t, all[0].Remove())
+	if _, err := os.Stat(empty); err == nil {
+		t.Error("the empty segment is there")
+	}
+}
+
 func TestALogOnADisk(t *testing.T) {
 	dir := t.TempDir()
 	j, all := mustOpen(t, dir, Options{Text: "of photos"})

@@ -344,9 +344,15 @@ func (s *Segment) Remove() error {
 	j := s.j
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	switch {
-	case j.stopped != nil:
+	if j.stopped != nil {
 		return j.stopped
+	}
+	for len(j.segments) > 1 && j.segments[0] != s && j.segments[0].Size() == j.segments[0].first { // empty ones, which a start has found
+		if err := j.remove(j.segments[0]); err != nil {
+			return err
+		}
+	}
+	switch {
 	case s == j.current || len(j.segments) == 0 || j.segments[0] != s:
 		return fmt.Errorf("%s: is removed already, can still grow, or is not the oldest segment", s.Path())
 	case len(j.segments) == 1: // the next header keeps the sequence number
