@@ -64,6 +64,7 @@ func TestKillsOfAGatewayLoseNothing(t *testing.T) {
 			_ = cmd.Process.Kill()
 		}
 		work.Wait()
+		_ = cmd.Process.Kill() // if it has refused something
 		_ = cmd.Wait()
 		answers += int(answered.Load())
 	}
@@ -83,6 +84,7 @@ func TestKillsOfAGatewayLoseNothing(t *testing.T) {
 func writing(t *testing.T, dir string) (cmd *exec.Cmd, at string) {
 	t.Helper()
 	cmd = itself(t, "serve", "--json", "--addr", "127.0.0.1:0", "--s3", "--s3-addr", "127.0.0.1:0", "--write", dir)
+	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
