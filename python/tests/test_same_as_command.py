@@ -14,8 +14,8 @@ import holdall
 ROOT = pathlib.Path(__file__).parent.parent.parent
 OAK = ROOT / "internal/oak/testdata"
 CAF = ROOT / "format/caf/testdata/fixtures"
-FOLDERS = [*ROOT.glob("format/*/testdata"), CAF, CAF / "set-plain", CAF / "set-edges"]
-NO_ARCHIVE = re.compile(r"README.*|fuzz|fixtures|misplaced|split|set-.*|.*\.(txt|md|expect\.json|expect\.json\.gz)")
+FOLDERS = [*ROOT.glob("format/*/testdata"), CAF.parent / "logs", CAF, CAF / "set-plain", CAF / "set-edges"]
+NO_ARCHIVE = re.compile(r"README.*|fuzz|fixtures|logs|misplaced|split|set-.*|.*\.(txt|md|expect\.json|expect\.json\.gz)")
 
 FIXTURES = sorted(p for f in FOLDERS for p in f.iterdir() if not NO_ARCHIVE.fullmatch(p.name))
 CASES = [(p, "") for p in [*FIXTURES, *sorted(OAK.glob("*.tar.gz"))]] + [(p, "zarr") for p in FIXTURES if ".lindi." in p.name]
