@@ -303,16 +303,52 @@ func TestBucketsAreMadeAndRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.end()
-	if err := os.WriteFile(filepath.Join(w.dir, "c.catalog.removed"), []byte("[]"), 0o666); err != nil {
+	c, err := book.Open(ctx, w.st, "c.catalog", book.Options{})
+	if err != nil {
 		t.Fatal(err)
+	}
+	defer c.Close()
+	before = files(t, w.dir)
+	marker := c.Marker().String()
+	for _, x := range []struct {
+		text string
+		goes bool
+	}{
+		// An old one, and damaged ones, beside a catalogue that is good.
+		{`{"marker":"` + marker[:len(marker)-1] + `","names":[]}`, false},
+		{`{"marker":"` + marker + `","names":[""]}`, false},
+		{`{"marker":"` + marker + `","names":["b.catalog/head"]}`, false},
+		{`[]`, false},
+		{``, false},
+		{`{"marker":"` + marker + `","names":["c-00000-1.caf"]}`, true},
+	} {
+		removed := filepath.Join(w.dir, "c.catalog.removed")
+		if err := os.WriteFile(removed, []byte(x.text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		g, err := New(ctx, w.st, "", "b", serve.NewSet(serve.SetOptions{}), w.g.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.only = ""
+		if err := g.Make(ctx, "c"); x.goes != (err == nil) {
+			t.Errorf("%s: %v", x.text, err)
+		}
+		if err := g.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if !x.goes {
+			if err := os.Remove(removed); err != nil {
+				t.Fatal(err)
+			}
+			if after := files(t, w.dir); !slices.Equal(after, before) {
+				t.Errorf("%s: left %q of %q", x.text, after, before)
+			}
+		} else if now, err := book.Open(ctx, w.st, "c.catalog", book.Options{}); err != nil || now.ID() == c.ID() {
+			t.Errorf("it is the old one: %v", err)
+		}
 	}
 	w.start()
-	if _, err := w.g.Bucket(ctx, "c"); !errors.Is(err, serve.ErrNoArchive) {
-		t.Fatal(err)
-	}
-	if err := w.g.Make(ctx, "c"); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // server answers S3 clients.

@@ -3,20 +3,31 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
 	"slices"
+	"strings"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/internal/read/kept"
+	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
 
+// A removal lies beside a catalogue that is being removed: then the bucket is not there, whatever is left of it. It says
+// what the catalogue was when it had no object, and what is beside it.
+type removal struct {
+	Marker string   `json:"marker"`
+	Names  []string `json:"names"`
+}
+
 // Remove implements [serve.Keeper]. It removes the catalogue, and the archives that the gateway has made, if no object
-// is left. An object beside the catalogue says first that this was begun, and is removed last: then a bucket that is
-// removed in part is not there.
+// is left.
 func (g *Gateway) Remove(ctx context.Context, name string) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
@@ -29,23 +40,34 @@ func (g *Gateway) Remove(ctx context.Context, name string) error {
 	case g.only != "" || g.o.InBucket: // other gateways may write
 		return serve.ErrReadOnly
 	}
-	var archives []string
-	if err := b.between(ctx, func() (err error) {
-		if archives, err = b.isEmpty(ctx); err == nil {
-			b.stop(serve.ErrNoArchive)
+	var r removal
+	if err := b.between(ctx, func() error {
+		archives, err := b.isEmpty(ctx)
+		if err != nil {
+			return err
 		}
-		return err
+		_, added := b.book.Beside()
+		for _, a := range archives {
+			r.Names = append(r.Names, a, a+added, a+parity.Suffix, a+kept.Suffix)
+		}
+		b.stop(serve.ErrNoArchive)
+		return nil
 	}); err != nil {
-		return err
-	}
-	if err := putJSON(ctx, g.st, g.removed(name), archives, store.Wishes{}); err != nil {
 		return err
 	}
 	g.set.Drop(name)
 	g.mu.Lock()
 	delete(g.buckets, name)
 	g.mu.Unlock()
-	return errors.Join(b.close(), g.removeRest(ctx, name))
+	err := b.close() // it writes the head, and nothing follows
+	r.Marker = b.book.Marker().String()
+	if err == nil {
+		err = putJSON(ctx, g.st, g.removed(name), r, store.Wishes{})
+	}
+	if err == nil {
+		err = g.removeRest(ctx, name)
+	}
+	return err
 }
 
 // isEmpty returns an error unless the bucket has no objects, and its catalogue has only what gateways have packed. It
@@ -95,35 +117,71 @@ func (b *bucket) isEmpty(ctx context.Context) (archives []string, err error) {
 
 func (g *Gateway) removed(name string) string { return g.catalogue(name) + ".removed" }
 
-// wasRemoved reports whether a bucket was removed, and returns its archives.
-func (g *Gateway) wasRemoved(ctx context.Context, name string) (archives []string, is bool, err error) {
-	err = getJSON(ctx, g.st, g.removed(name), &archives)
+// wasRemoved reports whether a bucket is being removed.
+func (g *Gateway) wasRemoved(ctx context.Context, name string) (r removal, is bool, err error) {
+	err = getJSON(ctx, g.st, g.removed(name), &r)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
+		return r, false, nil
 	}
-	return archives, err == nil, err
+	return r, err == nil, err
 }
 
-// removeRest removes what is left of a bucket that was removed.
+// removeRest removes what is left of a bucket that is being removed. The head goes last: as long as it is there, it
+// proves that this is the catalogue which had no object.
 func (g *Gateway) removeRest(ctx context.Context, name string) error {
-	begins, is, err := g.wasRemoved(ctx, name)
+	r, is, err := g.wasRemoved(ctx, name)
 	if err != nil || !is {
 		return err
 	}
-	for _, at := range append(begins, name+".uploads/", name+book.Suffix+"/", name+book.Suffix+".gone/") { // with what lies beside
-		for info, err := range storekit.List(ctx, g.st, g.at+at) {
-			if err != nil {
-				return err
+	catalogue := g.catalogue(name)
+	b, err := book.Open(ctx, g.st, catalogue, book.Options{})
+	gone := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !gone {
+		return err
+	}
+	if !gone {
+		is := b.Marker().String()
+		if err := b.Close(); err != nil {
+			return err
+		}
+		if is != r.Marker {
+			return fmt.Errorf("%s: it says that %s was removed, but this is another state of it: remove this file to have the bucket again", format.Escape(g.removed(name)), format.Escape(catalogue))
+		}
+		for _, base := range r.Names {
+			if base != path.Base(base) || !strings.HasPrefix(base, name+"-") {
+				return fmt.Errorf("%s: it has %q, which is no archive of the bucket", format.Escape(g.removed(name)), base)
 			}
-			if err := storekit.Remove(ctx, g.st, info.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := g.removeOne(ctx, g.at+base); err != nil {
 				return err
 			}
 		}
-	}
-	if g.o.Log != "" {
-		if err := os.RemoveAll(g.folder(name)); err != nil {
+		if g.o.Log != "" {
+			if err := os.RemoveAll(g.folder(name)); err != nil {
+				return err
+			}
+		}
+		for _, at := range []string{g.at + name + ".uploads/", catalogue + ".gone/", catalogue + "/"} {
+			for info, err := range storekit.List(ctx, g.st, at) {
+				if err == nil && info.Name != catalogue+"/head" {
+					err = g.removeOne(ctx, info.Name)
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}
+		if err := g.removeOne(ctx, catalogue+"/head"); err != nil {
 			return err
 		}
 	}
-	return storekit.Remove(ctx, g.st, g.removed(name))
+	return g.removeOne(ctx, g.removed(name))
+}
+
+// removeOne removes an object, if it is there.
+func (g *Gateway) removeOne(ctx context.Context, name string) error {
+	err := storekit.Remove(ctx, g.st, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
