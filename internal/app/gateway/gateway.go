@@ -58,7 +58,7 @@ type Options struct {
 	Find func(c *book.Book) Find
 	// NoVerify turns off the comparison of contents with their digests when they are read.
 	NoVerify bool
-	// Logger is told of what is tried again; nil means slog.Default().
+	// Logger logs failures that are tried again; nil means slog.Default().
 	Logger *slog.Logger
 
 	now   func() time.Time

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -28,8 +29,8 @@ import (
 )
 
 const (
-	// mostRows is after how many changes of different names a segment is full. mostUnsealed is how many full segments
-	// may wait before clients are told to wait, too, and mostUnsealedRows of how many names.
+	// A segment is full when it has mostRows names. When mostUnsealed full segments wait to be sealed, or
+	// mostUnsealedRows names in them, clients are asked to slow down.
 	mostRows         = 200_000
 	mostUnsealed     = 8
 	mostUnsealedRows = 300_000
@@ -219,6 +220,10 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 	name := ""
 	if own {
 		name = b.packing.Name(log.Number*nameStep + int64(binary.LittleEndian.Uint32(log.ID[:]))%nameStep)
+		// What an earlier try has left may be replaced, and nothing else.
+		if _, err := b.book.Archive(ctx, storekit.AddressOf(b.book.Store(), b.in(name))); !errors.Is(err, fs.ErrNotExist) {
+			return cmp.Or(err, fmt.Errorf("%s: the catalogue has another archive of this name: %w", format.Escape(name), fs.ErrExist))
+		}
 		if err := b.place(ctx, l, b.in(name)); err != nil {
 			return err
 		}
