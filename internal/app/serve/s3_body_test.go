@@ -195,7 +195,7 @@ func FuzzDocuments(f *testing.F) {
 }
 
 // TestBodiesThatStall checks that a client that sends slowly is served, that
-// one that stops is told so, and that nothing of what it sent is kept.
+// one that stops gets an error, and that nothing of what it sent is kept.
 func TestBodiesThatStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const stall = time.Minute

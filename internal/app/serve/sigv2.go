@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Links that boto3 signs have signatures of version 2 unless it is told
+// boto3 signs links with version 2 of signatures unless it is configured
 // otherwise. Requests with such a signature in their header are not taken.
 
 // signedV2 are the parameters that version 2 signs, besides response-….
