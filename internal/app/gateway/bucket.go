@@ -55,14 +55,14 @@ type bucket struct {
 
 	temporary string // folder of a log that nobody needs later
 
-	queue chan *change
-	aside chan func()   // runs between batches
-	held  chan struct{} // closed when no further change is taken
-	ended chan struct{} // closed when what is in the queue is not taken any more
-	full  chan struct{} // has one when a segment may be full
-	work  sync.WaitGroup
-	ctx   context.Context // of the work
-	end   context.CancelFunc
+	queue  chan *change
+	aside  chan func()   // runs between batches
+	shut   chan struct{} // closed when no further change is taken
+	halted chan struct{} // closed when what is in the queue is not taken any more
+	full   chan struct{} // has one when a segment may be full
+	work   sync.WaitGroup
+	ctx    context.Context // of the work
+	end    context.CancelFunc
 
 	over atomic.Pointer[layers]
 	gone atomic.Int64 // how many layers are in commits
@@ -116,7 +116,7 @@ func (b *bucket) answer(c *change) error {
 	select {
 	case err := <-c.done:
 		return err
-	case <-b.ended:
+	case <-b.halted:
 	}
 	select {
 	case err := <-c.done:
@@ -134,7 +134,7 @@ func (b *bucket) ask(ctx context.Context, c *change) (err error) {
 			return err
 		}
 	}
-	if held(b.held) {
+	if isClosed(b.shut) {
 		return b.stopped()
 	}
 	if over := b.over.Load(); len(over.live) > mostUnsealed || over.rows > mostUnsealedRows { // archives cannot be stored as fast as clients write
@@ -143,7 +143,7 @@ func (b *bucket) ask(ctx context.Context, c *change) (err error) {
 	select {
 	case b.queue <- c:
 		return nil
-	case <-b.held:
+	case <-b.shut:
 		return b.stopped()
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -164,7 +164,7 @@ func (b *bucket) stopped() error {
 // come back one after the other: they are waited for, for a part of the time that the last batch took, so that they
 // stay together. Otherwise the first of them would make all others wait for two syncs.
 func (b *bucket) commit() {
-	defer close(b.ended)
+	defer close(b.halted)
 	var batch []*change
 	var took time.Duration
 	for {
@@ -175,7 +175,7 @@ func (b *bucket) commit() {
 		case do := <-b.aside:
 			do()
 			continue
-		case <-b.held:
+		case <-b.shut:
 			return
 		}
 		var late <-chan time.Time
@@ -199,7 +199,7 @@ func (b *bucket) commit() {
 				n += len(c.Content)
 				continue
 			case <-late:
-			case <-b.held: // it is written nevertheless
+			case <-b.shut: // it is written nevertheless
 			}
 			break
 		}
@@ -221,7 +221,7 @@ func (b *bucket) between(ctx context.Context, do func() error) error {
 	select {
 	case b.aside <- func() { done <- do() }:
 		return <-done
-	case <-b.held:
+	case <-b.shut:
 		return b.stopped()
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -322,7 +322,7 @@ func (b *bucket) stop(why error) {
 		return
 	}
 	b.why = why
-	close(b.held)
+	close(b.shut)
 	if !errors.Is(why, serve.ErrNoArchive) && !errors.Is(why, serve.ErrBusy) {
 		b.g.o.Logger.Error("nothing is written any more", "bucket", b.name, "error", why)
 	}
@@ -350,7 +350,7 @@ func (b *bucket) put(ctx context.Context, key string, u *serve.Upload, at time.T
 	if _, err := io.ReadFull(u.Body, content); err != nil {
 		return done, err
 	}
-	if err := ended(u.Body); err != nil {
+	if err := atEnd(u.Body); err != nil {
 		return done, err
 	}
 	etag, headers := u.End()
@@ -358,8 +358,8 @@ func (b *bucket) put(ctx context.Context, key string, u *serve.Upload, at time.T
 	return serve.Written{Time: at}, b.write(ctx, c)[0]
 }
 
-// ended returns an error unless a body is at its end, and is what its client has said.
-func ended(r io.Reader) error {
+// atEnd returns an error unless a body is at its end, and is what its client has said.
+func atEnd(r io.Reader) error {
 	var one [1]byte
 	switch n, err := r.Read(one[:]); {
 	case n > 0:
@@ -460,7 +460,7 @@ func (b *bucket) close() (err error) {
 	if b.hall != nil {
 		err = errors.Join(err, b.hall.Close())
 	}
-	for _, l := range b.over.Load().held { // they stay: those who still read must not take a file for one that is not there
+	for _, l := range b.over.Load().every { // they stay: those who still read must not take a file for one that is not there
 		l.seg.Release()
 	}
 	for _, l := range b.over.Load().sunk {

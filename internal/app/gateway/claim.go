@@ -142,7 +142,7 @@ func (b *bucket) recover(ctx context.Context) error {
 	var live []*layer
 	for _, seg := range slices.Backward(all) {
 		l := newLayer(seg)
-		l.ended = true
+		l.rolled = true
 		for r, err := range seg.Rows(ctx) {
 			if err == nil {
 				err = b.apply(l, r)

@@ -427,7 +427,7 @@ func (h *history) step() {
 func (h *history) pick() *process {
 	var can []*process
 	for _, m := range h.machines {
-		if p := m.runs; p != nil && p.ready && !p.leaves && !((p.stale || held(p.g.buckets["b"].held)) && h.rnd.IntN(4) > 0) {
+		if p := m.runs; p != nil && p.ready && !p.leaves && !((p.stale || isClosed(p.g.buckets["b"].shut)) && h.rnd.IntN(4) > 0) {
 			can = append(can, p)
 		}
 	}

@@ -20,8 +20,8 @@ import (
 // A layer is what a segment of the log has: of each name, the newest row. It lies over the commits until one of
 // them has its rows.
 type layer struct {
-	seg   *journal.Segment
-	ended bool // nothing is added any more
+	seg    *journal.Segment
+	rolled bool // nothing is added any more
 
 	mu       sync.RWMutex
 	rows     btree.Map[string, *brief] // none of them is ever changed
@@ -48,11 +48,11 @@ func (l *layer) row(r *brief) rows.Row {
 
 // layers are those of a bucket.
 type layers struct {
-	live []*layer // the newest first
-	sunk []sunk   // the oldest first
-	held []*layer // all of them
-	all  []book.Layer
-	rows int // of those that have ended
+	live  []*layer // the newest first
+	sunk  []sunk   // the oldest first
+	every []*layer // all of them
+	all   []book.Layer
+	rows  int // of those that were rolled
 }
 
 // A sunk layer has lost its rows, because a commit has them. But what they said of places is good until some time, for
@@ -68,13 +68,13 @@ func (s sunk) Walk(context.Context, string) *rows.Walk { return nil }
 func newLayers(live []*layer, gone []sunk) *layers {
 	x := &layers{live: live, sunk: gone}
 	for _, l := range live {
-		x.all, x.held = append(x.all, l), append(x.held, l)
-		if l.ended {
+		x.all, x.every = append(x.all, l), append(x.every, l)
+		if l.rolled {
 			x.rows += l.len()
 		}
 	}
 	for _, l := range gone {
-		x.all, x.held = append(x.all, l), append(x.held, l.layer)
+		x.all, x.every = append(x.all, l), append(x.every, l.layer)
 	}
 	return x
 }

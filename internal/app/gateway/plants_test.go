@@ -9,7 +9,7 @@ import (
 // planted are faults that the histories find which always run.
 var planted = []testkit.Plant{
 	{"a change is answered before it is durable", "bucket.go", "	err := b.log.Append(records)\n", "	for _, c := range taken {\n		c.done <- nil\n	}\n	err := b.log.Append(records)\n"},
-	{"a change is seen before it is durable", "bucket.go", "	err := b.log.Append(records)\n", "	for i := range records {\n		if live := b.over.Load().live; len(live) > 0 && !live[0].ended {\n			records[i].Seq = 1 << 40\n			_ = b.apply(live[0], &records[i].LogRow)\n		}\n	}\n	err := b.log.Append(records)\n"},
+	{"a change is seen before it is durable", "bucket.go", "	err := b.log.Append(records)\n", "	for i := range records {\n		if live := b.over.Load().live; len(live) > 0 && !live[0].rolled {\n			records[i].Seq = 1 << 40\n			_ = b.apply(live[0], &records[i].LogRow)\n		}\n	}\n	err := b.log.Append(records)\n"},
 	{"a layer goes before a commit has it", "seal.go", "		err := b.sealOne(ctx, l, nil)\n", "		b.sink(l)\n		err := b.sealOne(ctx, l, nil)\n"},
 	{"a layer that goes is forgotten at once", "seal.go", "	linger = time.Minute", "	linger = -time.Minute"},
 	{"a condition is not compared with earlier ones of the batch", "bucket.go", "b.may(c, before); err != nil && before != nil", "b.may(c, nil); err != nil && before != nil"},
@@ -18,7 +18,7 @@ var planted = []testkit.Plant{
 	{"conditions do not count without a log", "there.go", "return b.meets(ctx, s, batch)", "return nil"},
 	{"a change of headers is of an older version", "bucket.go", "c.of != 0 && c.of != seq", "false"},
 	{"an older row of a batch wins", "layer.go", "!again || was.seq < r.seq", "!again || was.seq > r.seq"},
-	{"what waits when a gateway stops is not answered", "bucket.go", "	defer close(b.ended)\n", ""},
+	{"what waits when a gateway stops is not answered", "bucket.go", "	defer close(b.halted)\n", ""},
 	{"claims are not compared at the commit", "seal.go", "		err := b.owns(s)\n", "		err := error(nil)\n"},
 	{"a gateway that leaves takes changes", "claim.go", "			b.stop(serve.ErrBusy)\n", "			_ = serve.ErrBusy\n"},
 	{"deletions are not recorded", "seal.go", "Rows: l.deletions, If", "If"},

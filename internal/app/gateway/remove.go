@@ -97,7 +97,7 @@ func (b *bucket) isEmpty(ctx context.Context) (archives []string, err error) {
 		}
 		addresses = append(addresses, a.Address)
 	}
-	for _, l := range b.over.Load().held {
+	for _, l := range b.over.Load().every {
 		for _, a := range l.archives[1:] {
 			addresses = append(addresses, a.Address)
 		}

@@ -59,7 +59,7 @@ func (b *bucket) roll() error {
 		return err
 	}
 	b.change(func(live []*layer, gone []sunk) ([]*layer, []sunk) {
-		live[0].ended = true // the newest one has rows
+		live[0].rolled = true // the newest one has rows
 		return live, gone
 	})
 	b.wake()
@@ -100,14 +100,14 @@ func (b *bucket) flush(ctx context.Context) error {
 		if !b.g.o.wait(ctx, 10*time.Millisecond) {
 			return context.Cause(ctx)
 		}
-		if held(b.held) {
+		if isClosed(b.shut) {
 			err = b.stopped()
 		}
 	}
 	return err
 }
 
-func held(c chan struct{}) bool {
+func isClosed(c chan struct{}) bool {
 	select {
 	case <-c:
 		return true
@@ -146,11 +146,11 @@ func (b *bucket) seal(ctx context.Context) {
 	}
 }
 
-// oldest returns the oldest layer, if it has ended.
+// oldest returns the oldest layer, if it was rolled.
 func (b *bucket) oldest() *layer {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if live := b.over.Load().live; len(live) > 0 && live[len(live)-1].ended {
+	if live := b.over.Load().live; len(live) > 0 && live[len(live)-1].rolled {
 		return live[len(live)-1]
 	}
 	return nil
