@@ -90,6 +90,7 @@ type Gateway struct {
 	mu       sync.Mutex
 	buckets  map[string]*bucket
 	others   map[string]*forward // buckets that other gateways own
+	aside    map[string]error    // why buckets cannot be used
 }
 
 // New opens the buckets whose catalogues are in a folder of a store, or only one of them. The set serves them.
@@ -98,7 +99,7 @@ func New(ctx context.Context, st store.Store, at, only string, set *serve.Set, o
 	if o.now == nil {
 		o.now, o.text, o.wait, o.large, o.folder = time.Now, rand.Text, wait, large, folder
 	}
-	g := &Gateway{st: st, at: at, only: only, set: set, o: o, memory: semaphore.NewWeighted(mostMemory), buckets: map[string]*bucket{}, others: map[string]*forward{}}
+	g := &Gateway{st: st, at: at, only: only, set: set, o: o, memory: semaphore.NewWeighted(mostMemory), buckets: map[string]*bucket{}, others: map[string]*forward{}, aside: map[string]error{}}
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
 	names := []string{only}
 	if only == "" {
@@ -109,6 +110,10 @@ func New(ctx context.Context, st store.Store, at, only string, set *serve.Set, o
 	}
 	for _, name := range names {
 		_, removed, err := g.wasRemoved(ctx, name)
+		if errors.Is(err, format.ErrCorrupt) && only == "" {
+			g.setAside(name, err)
+			continue
+		}
 		if err == nil && !removed {
 			err = g.openOrForward(ctx, name)
 		}
@@ -186,6 +191,11 @@ var bucketName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}$`)
 
 func (g *Gateway) catalogue(bucket string) string { return g.at + bucket + book.Suffix }
 
+// shown is the address of a bucket for people.
+func (g *Gateway) shown(bucket string) string {
+	return "catalog:" + store.Redact(storekit.AddressOf(g.st, g.catalogue(bucket)))
+}
+
 // now is rounded to what the log has.
 func (g *Gateway) now() time.Time { return g.o.now().UTC().Truncate(time.Millisecond) }
 
@@ -196,7 +206,7 @@ func (g *Gateway) Bucket(_ context.Context, name string) (serve.Bucket, error) {
 	if b := g.buckets[name]; b != nil {
 		return b, nil
 	}
-	return nil, serve.ErrNoArchive
+	return nil, cmp.Or(g.aside[name], serve.ErrNoArchive)
 }
 
 // Make implements [serve.Keeper].
@@ -266,7 +276,7 @@ func (g *Gateway) open(ctx context.Context, name string) (err error) {
 	g.mu.Lock()
 	g.buckets[name] = b
 	g.mu.Unlock()
-	g.set.Add(serve.Source{Name: name, Address: "catalog:" + store.Redact(storekit.AddressOf(g.st, g.catalogue(name))), ModTime: since, Keep: true, Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
+	g.set.Add(serve.Source{Name: name, Address: g.shown(name), ModTime: since, Keep: true, Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
 		if view != "" {
 			return nil, "", &holdall.ViewError{Format: shelf.Format.Name, View: view}
 		}

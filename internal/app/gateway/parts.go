@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/app/serve"
@@ -71,16 +72,21 @@ func getJSON(ctx context.Context, st store.Store, name string, v any) error {
 	defer o.Close()
 	text := make([]byte, mostBegun)
 	n, err := storekit.ReadHead(ctx, o, text)
-	if err == nil && n == len(text) {
-		err = errors.New("expected less than a megabyte")
-	}
-	if err == nil {
-		err = json.Unmarshal(text[:n], v)
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return fmt.Errorf("%s: %w", name, err)
+	case n == len(text):
+		return damaged(name, "expected less than a megabyte")
+	}
+	if err := json.Unmarshal(text[:n], v); err != nil {
+		return damaged(name, err.Error())
 	}
 	return nil
+}
+
+// damaged returns the error for a damaged object that a gateway has written.
+func damaged(name, what string) error {
+	return &format.CorruptError{Format: "gateway", Problem: format.Problem{Code: format.BadData, Severity: format.Error, Volume: name, Off: -1, Message: format.Escape(name) + " is damaged: " + what}}
 }
 
 // begun returns an upload that was begun of a key.
