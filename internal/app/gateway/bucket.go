@@ -67,8 +67,9 @@ type bucket struct {
 	over atomic.Pointer[layers]
 	gone atomic.Int64 // how many layers are in commits
 
-	mu  sync.Mutex
-	why error // why nothing is written any more
+	mu     sync.Mutex
+	why    error           // why nothing is written any more
+	making map[string]bool // archives of large objects of which no layer has a row, or nobody knows whether one has
 }
 
 // A change is one of a name that waits to be written.
@@ -79,6 +80,8 @@ type change struct {
 	base *catalog.Location // what was there, as far as commits know
 	seen int64             // bucket.gone, before that was asked
 	done chan error
+
+	unknown bool // nobody knows whether it was written, although there is an error
 }
 
 // errAgain means that a segment became a commit while a change was looked at.
@@ -254,6 +257,7 @@ func (b *bucket) commitAll(batch []*change) (late []*change) {
 		err = b.apply(b.layerOf(records[i].Segment), &records[i].LogRow)
 	}
 	for _, c := range taken {
+		c.unknown = err != nil && !errors.Is(err, journal.ErrFull)
 		c.done <- outward(err)
 	}
 	if err == nil && b.isFull() {

@@ -237,7 +237,7 @@ func (g *Gateway) Make(ctx context.Context, name string) error {
 
 // open opens a bucket, and has it served.
 func (g *Gateway) open(ctx context.Context, name string) (err error) {
-	b := &bucket{g: g, name: name, queue: make(chan *change, mostWaiting), shut: make(chan struct{}), halted: make(chan struct{}), full: make(chan struct{}, 1), aside: make(chan func())}
+	b := &bucket{g: g, name: name, queue: make(chan *change, mostWaiting), shut: make(chan struct{}), halted: make(chan struct{}), full: make(chan struct{}, 1), aside: make(chan func()), making: map[string]bool{}}
 	b.ctx, b.end = context.WithCancel(g.ctx)
 	b.over.Store(&layers{})
 	if b.book, err = book.Open(ctx, g.st, g.catalogue(name), book.Options{Write: true, Fresh: g.fresh(), Now: g.o.now, Over: func() []book.Layer { return b.over.Load().all }}); err != nil {
@@ -284,6 +284,7 @@ func (g *Gateway) open(ctx context.Context, name string) (err error) {
 		return in, "", err
 	}})
 	b.work.Go(b.commit)
+	b.work.Go(func() { b.keepHouse(b.ctx) })
 	if !g.o.InBucket {
 		b.work.Go(func() { b.seal(b.ctx) })
 		b.work.Go(func() { b.tick(b.ctx) })

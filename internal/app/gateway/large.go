@@ -33,6 +33,9 @@ type place struct {
 
 func (b *bucket) putLarge(ctx context.Context, key string, u *serve.Upload, at time.Time, of int64) (done serve.Written, err error) {
 	name := b.in(b.packing.Name(nameStep*nameStep + rand.Int64N(math.MaxInt64-nameStep*nameStep)))
+	c := &change{if_: u.If, of: of}
+	b.makes(path.Base(name), true)
+	defer func() { b.makes(path.Base(name), c.unknown && !b.g.o.InBucket) }()
 	in := &counted{r: u.Body, attr: map[string]string{}, end: u.End}
 	w, err := caf.Format.Create(ctx, b.book.Store(), name, format.CreateOptions{Scratch: sorter.TempFile})
 	if err != nil {
@@ -63,15 +66,30 @@ func (b *bucket) putLarge(ctx context.Context, key string, u *serve.Upload, at t
 	if err != nil {
 		return done, err
 	}
-	c := &change{Record: journal.Record{LogRow: caf.LogRow{Name: key, Size: l.Size, Off: l.Off, Modified: at, ETag: l.ETag, Headers: l.HeaderText, Elsewhere: string(text)}}, if_: u.If, of: of}
+	c.Record = journal.Record{LogRow: caf.LogRow{Name: key, Size: l.Size, Off: l.Off, Modified: at, ETag: l.ETag, Headers: l.HeaderText, Elsewhere: string(text)}}
 	copy(c.Sum[:], l.Digest.Sum)
 	if err := b.write(ctx, c)[0]; err != nil {
-		if errors.Is(err, serve.ErrCondition) || errors.Is(err, serve.ErrNoObject) || errors.Is(err, journal.ErrFull) { // then no log has it
-			b.discardArchive(ctx, name)
+		if !c.unknown { // then no log has it
+			b.discardArchive(context.WithoutCancel(ctx), name)
 		}
 		return done, err
 	}
 	return serve.Written{Time: at}, nil
+}
+
+// makes notes whether an archive is being made.
+func (b *bucket) makes(name string, now bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.making[name] = true; !now {
+		delete(b.making, name)
+	}
+}
+
+func (b *bucket) isMade() map[string]bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.making)
 }
 
 // counted adds the attributes of an object at the end of its content.

@@ -131,6 +131,16 @@ func (l *layer) know(a catalog.Archive) rows.ArchiveID {
 	return id
 }
 
+// names are what the archives are called that the rows have named, which lie beside the catalogue.
+func (l *layer) names() (all []string) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, a := range l.archives[1:] {
+		all = append(all, path.Base(a.Address))
+	}
+	return all
+}
+
 func (l *layer) get(name string) *brief {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -194,15 +204,15 @@ func (l *layer) all() iter.Seq[*brief] {
 	}
 }
 
-// uses reports whether rows lie in the segment itself. It returns what the archives are called that the rows have
-// named, which lie beside the catalogue: those in which some lie, and those in which none lies any more.
+// uses reports whether rows lie in the segment itself. Of names, it returns those of archives in which some lie, and of
+// those in which none lies any more.
 func (l *layer) uses() (own bool, others, dead []string) {
 	used := map[int32]bool{}
 	for r := range l.all() {
 		used[r.archive] = true
 	}
-	for i, a := range l.archives[1:] {
-		if name := path.Base(a.Address); used[int32(i+1)] {
+	for i, name := range l.names() {
+		if used[int32(i+1)] {
 			others = append(others, name)
 		} else {
 			dead = append(dead, name)

@@ -25,9 +25,12 @@ import (
 // An upload in parts lies beside the catalogue, in BUCKET.uploads. The object ID-begun says of what it is. Each part has
 // its content in an object of its own, and a record ID-part-NUMBER that names it, which the next one replaces.
 const (
-	begunName = "begun"
-	partName  = "part-%05d"
-	mostBegun = 1 << 20 // of a record
+	begunName   = "begun"
+	partName    = "part-%05d"
+	contentName = "content-"
+	finishName  = "finish-" // while an object is made of the parts
+	endedName   = "ended"   // see endUpload
+	mostBegun   = 1 << 20   // of a record
 )
 
 type begun struct {
@@ -112,7 +115,7 @@ func (b *bucket) Part(ctx context.Context, key, id string, number int, u *serve.
 	if _, err := b.begun(ctx, key, id); err != nil {
 		return done, err
 	}
-	p := part{Part: serve.Part{Number: number, Size: u.Size, Time: b.g.now()}, Object: "content-" + b.g.o.text()}
+	p := part{Part: serve.Part{Number: number, Size: u.Size, Time: b.g.now()}, Object: contentName + b.g.o.text()}
 	if _, err := storekit.Write(ctx, b.book.Store(), b.uploads(id)+p.Object, func(w store.Writer) error {
 		n, err := io.Copy(w, u.Body)
 		if err == nil && n != u.Size {
@@ -137,7 +140,7 @@ func (b *bucket) Part(ctx context.Context, key, id string, number int, u *serve.
 			err = nil
 		}
 	}
-	return serve.Written{Time: p.Time}, err
+	return serve.Written{Time: p.Time}, errors.Join(err, b.mayAdd(ctx, id))
 }
 
 // parts returns the parts of an upload by number.
@@ -181,6 +184,18 @@ func (b *bucket) Finish(ctx context.Context, key, id string, wanted []serve.Part
 	if _, err := b.begun(ctx, key, id); err != nil {
 		return done, err
 	}
+	finish := b.uploads(id) + finishName + b.g.o.text()
+	if err := putJSON(ctx, b.book.Store(), finish, struct{}{}, store.Wishes{}); err != nil {
+		return done, err
+	}
+	defer func() {
+		if err != nil { // otherwise discard has removed it
+			err = errors.Join(err, b.g.removeOne(ctx, finish))
+		}
+	}()
+	if err := b.mayAdd(ctx, id); err != nil {
+		return done, err
+	}
 	found, err := b.parts(ctx, id)
 	if err != nil {
 		return done, err
@@ -216,8 +231,8 @@ func (b *bucket) discard(ctx context.Context, id string) error {
 		if err = errors.Join(err, lerr); lerr != nil {
 			break
 		}
-		if rerr := storekit.Remove(ctx, st, info.Name); !errors.Is(rerr, fs.ErrNotExist) {
-			err = errors.Join(err, rerr)
+		if ofUpload.MatchString(strings.TrimPrefix(info.Name, b.uploads(id))) {
+			err = errors.Join(err, b.g.removeOne(ctx, info.Name))
 		}
 	}
 	return err

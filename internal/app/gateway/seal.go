@@ -22,6 +22,7 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog/rows"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/internal/app/gateway/journal"
+	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/internal/base/sysfile"
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
@@ -189,17 +190,30 @@ func (b *bucket) forget(ctx context.Context, dead []string) {
 	}
 }
 
+// state returns the newest state.
+func (b *bucket) state(ctx context.Context) (*book.State, error) {
+	return b.book.Commit(ctx, func(*book.State) (*book.Commit, error) { return nil, nil })
+}
+
 // sealOne makes an archive of a segment, and records everything that it says in one commit, if the state allows that.
 func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) error) error {
 	log := l.seg.Log()
-	s, err := b.book.Commit(ctx, func(*book.State) (*book.Commit, error) { return nil, nil }) // the newest
+	s, err := b.state(ctx)
 	if err != nil {
 		return err
+	}
+	own, names, _ := l.uses()
+	name := b.archiveOf(log)
+	if own {
+		names = append(names, name)
 	}
 	step := book.Step{Rows: l.deletions, If: func(s *book.State) error {
 		err := b.owns(s)
 		if err == nil && b.done(s, log) { // the program was killed, or the answer to an earlier try was lost
 			err = book.ErrDone
+		}
+		if err == nil && slices.ContainsFunc(names, s.ToBeRemoved) {
+			err = errGivenUp
 		}
 		if err == nil && may != nil {
 			err = may(s)
@@ -216,10 +230,7 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 		now := *s.Claim
 		now.Segment, step.Claim = log.Number, &now
 	}
-	own, names, _ := l.uses()
-	name := ""
 	if own {
-		name = b.packing.Name(log.Number*nameStep + int64(binary.LittleEndian.Uint32(log.ID[:]))%nameStep)
 		// What an earlier try has left may be replaced, and nothing else.
 		if _, err := b.book.Archive(ctx, storekit.AddressOf(b.book.Store(), b.in(name))); !errors.Is(err, fs.ErrNotExist) {
 			return cmp.Or(err, fmt.Errorf("%s: the catalogue has another archive of this name: %w", format.Escape(name), fs.ErrExist))
@@ -227,7 +238,6 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 		if err := b.place(ctx, l, b.in(name)); err != nil {
 			return err
 		}
-		names = append(names, name)
 	}
 	for _, name := range names {
 		x, err := survey.Open(ctx, b.book.Store(), b.in(name), catalog.Archive{}, reading())
@@ -251,9 +261,17 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 	return l.seg.Remove()
 }
 
-// discardArchive removes an archive that no commit has or will have, and its parity.
+// errGivenUp reports that so much time has passed since an archive was written that it is to be removed.
+var errGivenUp = fmt.Errorf("%w: the archive was given up meanwhile", serve.ErrBusy)
+
+// archiveOf returns the name of the archive that a segment becomes.
+func (b *bucket) archiveOf(log caf.Log) string {
+	return b.packing.Name(log.Number*nameStep + int64(binary.LittleEndian.Uint32(log.ID[:]))%nameStep)
+}
+
+// discardArchive removes an archive that no commit has or will have. Without it, nobody would find its parity.
 func (b *bucket) discardArchive(ctx context.Context, name string) {
-	for _, name := range []string{name, name + parity.Suffix} {
+	for _, name := range []string{name + parity.Suffix, name} {
 		if err := storekit.Remove(ctx, b.book.Store(), b.in(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			b.g.o.Logger.Warn("cannot be removed", "archive", name, "error", err)
 		}

@@ -38,6 +38,7 @@ func (b *bucket) commitThere(batch []*change) {
 		for _, c := range batch {
 			switch {
 			case !is:
+				c.unknown = err != nil
 				c.done <- outward(err)
 			case refused[c] == errLate:
 				late = append(late, c)
