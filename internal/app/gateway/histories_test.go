@@ -458,8 +458,8 @@ func (h *history) happens() {
 		}
 		return
 	}
-	n := h.rnd.IntN(16)
-	if h.calm && (n < 2 || n == 5 || n == 8 || n > 10 && n < 14) {
+	n := h.rnd.IntN(17)
+	if h.calm && (n < 2 || n == 5 || n == 8 || n > 10 && n < 14 || n > 15) {
 		return
 	}
 	switch n {
@@ -491,6 +491,11 @@ func (h *history) happens() {
 		}
 	case 15:
 		h.compacts()
+	case 16:
+		if len(h.begun) > 0 {
+			h.say("uploads get old")
+			h.later(oldUpload)
+		}
 	}
 }
 
@@ -910,19 +915,21 @@ func (h *history) client() {
 		o.is = valueOf(data, map[string]string{"x-amz-meta-n": meta})
 	}
 	switch {
-	case n < 8:
+	case n < 7:
 		h.does(p, []*op{o}, func() []error {
 			_, err := b.Put(h.ctx, key, h.upload(o.is.data, o))
 			return []error{err}
 		})
 	case n < 9:
 		u := &uploading{key: key, is: o.is}
-		if n := len(h.begun); n > 0 && h.rnd.IntN(2) == 0 {
+		if n := len(h.begun); p.stale {
+			// its values are known by their headers
+		} else if n > 0 && h.rnd.IntN(3) > 0 {
 			i := h.rnd.IntN(n)
 			u = h.begun[i]
 			h.begun = slices.Delete(h.begun, i, i+1)
 			key, o.key, o.is, o.if_ = u.key, u.key, u.is, serve.Condition{}
-		} else if h.rnd.IntN(3) == 0 {
+		} else if h.rnd.IntN(2) == 0 {
 			h.uploads(p, b, key, o.is)
 			return
 		}
@@ -967,7 +974,8 @@ type uploading struct {
 	is      value
 	parts   int
 	at      time.Time // before the last part, or before it was begun
-	rough   bool      // it may be gone
+	finish  time.Time
+	rough   bool // it may be gone
 }
 
 // adds begins an upload, or adds the next of its two parts.
@@ -1002,7 +1010,7 @@ func (h *history) ended(p *process, u *uploading, err error) {
 		if early := h.now().Sub(u.at) < oldUpload; early && !u.rough {
 			h.breaks("%s: upload %s of %s is gone, but not old", p.name, u.id, u.key)
 		}
-	case errors.Is(err, serve.ErrPart):
+	case errors.Is(err, serve.ErrPart) && h.now().Sub(u.finish) < oldUpload:
 		h.breaks("%s: upload %s of %s has lost a part", p.name, u.id, u.key)
 	}
 	u.rough = true
@@ -1037,7 +1045,7 @@ func (h *history) inParts(p *process, b serve.Bucket, u *uploading, o *op) error
 		}
 	}
 	headers, parts, err := b.Parts(h.ctx, o.key, u.id)
-	if err == nil {
+	if u.finish = h.now(); err == nil {
 		_, err = b.Finish(h.ctx, o.key, u.id, parts, &serve.Upload{End: func() (string, map[string]string) { return o.is.etag, headers }, If: o.if_})
 	} else if !errors.Is(err, serve.ErrNoUpload) {
 		return fmt.Errorf("%w: %w", errNever, err)

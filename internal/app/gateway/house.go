@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -116,12 +117,13 @@ func (b *bucket) endUpload(ctx context.Context, id string) error {
 	return nil
 }
 
-// mayAdd returns an error if an upload was ended. What is added must be there before it is asked.
-func (b *bucket) mayAdd(ctx context.Context, id string) error {
+// mayAdd returns an error if an upload is about to be removed, or was. What is added must be there before it is asked.
+func (b *bucket) mayAdd(ctx context.Context, key, id string) error {
 	_, err := storekit.Briefly(b.book.Store(), b.uploads(id)+endedName).Info(ctx)
 	switch {
 	case err == nil:
-		return serve.ErrNoUpload
+		_, err := b.begun(ctx, key, id)
+		return cmp.Or(err, serve.ErrBusy) // what was added is new, so perhaps it stays
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	}

@@ -140,7 +140,7 @@ func (b *bucket) Part(ctx context.Context, key, id string, number int, u *serve.
 			err = nil
 		}
 	}
-	return serve.Written{Time: p.Time}, errors.Join(err, b.mayAdd(ctx, id))
+	return serve.Written{Time: p.Time}, errors.Join(err, b.mayAdd(ctx, key, id))
 }
 
 // parts returns the parts of an upload by number.
@@ -193,7 +193,7 @@ func (b *bucket) Finish(ctx context.Context, key, id string, wanted []serve.Part
 			err = errors.Join(err, b.g.removeOne(ctx, finish))
 		}
 	}()
-	if err := b.mayAdd(ctx, id); err != nil {
+	if err := b.mayAdd(ctx, key, id); err != nil {
 		return done, err
 	}
 	found, err := b.parts(ctx, id)
@@ -226,7 +226,7 @@ func (b *bucket) Finish(ctx context.Context, key, id string, wanted []serve.Part
 // discard removes all objects of an upload; what says that it was begun first.
 func (b *bucket) discard(ctx context.Context, id string) error {
 	st := b.book.Store()
-	err := storekit.Remove(ctx, st, b.uploads(id)+begunName)
+	err := b.g.removeOne(ctx, b.uploads(id)+begunName)
 	for info, lerr := range storekit.List(ctx, st, b.uploads(id)) {
 		if err = errors.Join(err, lerr); lerr != nil {
 			break
