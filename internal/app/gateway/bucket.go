@@ -412,7 +412,8 @@ func (b *bucket) Change(ctx context.Context, key string, change func(headers map
 		tag := tagOf(l.ETag, l.Digest)
 		_, err = b.put(ctx, key, &serve.Upload{Body: in, Size: e.Size, End: func() (string, map[string]string) { return tag, headers }, If: serve.Condition{Match: tag}}, l.Modified, l.Seq)
 		in.Close()
-		gone := errors.Is(err, fs.ErrNotExist) && !errors.Is(err, serve.ErrNoObject) || errors.Is(err, journal.ErrRemoved) // it has a commit now
+		// A segment that was removed has a commit now.
+		gone := errors.Is(err, fs.ErrNotExist) && !errors.Is(err, serve.ErrNoObject) || errors.Is(err, journal.ErrRemoved)
 		if !(gone && tries < 3) && !errors.Is(err, serve.ErrCondition) { // otherwise another has changed it
 			return err
 		}

@@ -48,7 +48,7 @@ type Book struct {
 	folder string // the address of the folder that it is in, with a slash at its end
 	o      Options
 
-	writing sync.Mutex // held by those that commit
+	writing chan struct{} // has one while somebody commits
 
 	mu    sync.Mutex
 	state *State // is never changed
@@ -111,7 +111,7 @@ func newBook(st store.Store, name string, o Options) *Book {
 	if of := st.Can().Address; of != nil {
 		at = of(name)
 	}
-	return &Book{st: st, dir: name + "/", folder: at[:strings.LastIndexByte(at, '/')+1], o: o, runs: map[string]*opening{}, shown: map[ID]catalog.Archive{}, cache: rows.NewCache(64 << 20)}
+	return &Book{st: st, dir: name + "/", folder: at[:strings.LastIndexByte(at, '/')+1], o: o, runs: map[string]*opening{}, shown: map[ID]catalog.Archive{}, cache: rows.NewCache(64 << 20), writing: make(chan struct{}, 1)}
 }
 
 // Create makes a new catalogue in a folder. If there is one, the error wraps [fs.ErrExist].
@@ -483,8 +483,12 @@ func (b *Book) Commit(ctx context.Context, change Change) (*State, error) {
 
 // commitNow is Commit for those that have just asked for the newest commit.
 func (b *Book) commitNow(ctx context.Context, change Change) (*State, error) {
-	b.writing.Lock()
-	defer b.writing.Unlock()
+	select {
+	case b.writing <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-b.writing }()
 	for lost := 0; ; lost++ {
 		if lost > 1 { // there may be many more
 			if err := b.follow(ctx); err != nil {
