@@ -33,7 +33,8 @@ const (
 	large = 8 << 20
 	// Contents of more than small wait for mostPatience, until mostMemory has room for them.
 	small        = 64 << 10
-	mostMemory   = 128 << 20
+	mostMemory   = 48 << 20
+	mostPages    = 32 << 20 // of catalogues
 	mostPatience = 10 * time.Second
 	// mostBatch is about how many bytes are written at once, and mostWaiting how many changes.
 	mostBatch   = 4 << 20
@@ -140,7 +141,7 @@ func (b *bucket) ask(ctx context.Context, c *change) (err error) {
 	if isClosed(b.shut) {
 		return b.stopped()
 	}
-	if over := b.over.Load(); len(over.live) > mostUnsealed || over.rows > mostUnsealedRows { // archives cannot be stored as fast as clients write
+	if b.isBusy() {
 		return serve.ErrBusy
 	}
 	select {
@@ -151,6 +152,11 @@ func (b *bucket) ask(ctx context.Context, c *change) (err error) {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// isBusy reports whether archives cannot be stored as fast as clients write.
+func (b *bucket) isBusy() bool {
+	return len(b.over.Load().live) > mostUnsealed || b.g.rows.Load() > mostUnsealedRows
 }
 
 // stopped is why nothing is written any more.
@@ -274,7 +280,7 @@ func (b *bucket) layerOf(seg *journal.Segment) *layer {
 	if live := b.over.Load().live; len(live) > 0 && live[0].seg == seg {
 		return live[0]
 	}
-	l := newLayer(seg)
+	l := newLayer(seg, &b.g.rows)
 	b.change(func(live []*layer, gone []sunk) ([]*layer, []sunk) { return append([]*layer{l}, live...), gone })
 	return l
 }
@@ -339,6 +345,9 @@ func (b *bucket) Put(ctx context.Context, key string, u *serve.Upload) (done ser
 }
 
 func (b *bucket) put(ctx context.Context, key string, u *serve.Upload, at time.Time, of int64) (done serve.Written, err error) {
+	if b.isBusy() {
+		return done, serve.ErrBusy
+	}
 	if u.Size >= b.g.o.large {
 		return b.putLarge(ctx, key, u, at, of)
 	}
@@ -464,6 +473,9 @@ func (b *bucket) close() (err error) {
 	}
 	if b.hall != nil {
 		err = errors.Join(err, b.hall.Close())
+	}
+	for _, l := range b.over.Load().live {
+		b.g.rows.Add(-int64(l.len()))
 	}
 	for _, l := range b.over.Load().every { // they stay: those who still read must not take a file for one that is not there
 		l.seg.Release()

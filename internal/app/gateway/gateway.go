@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -28,6 +29,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/catalog/rows"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/fleet"
 	"github.com/holdall/holdall/internal/app/gateway/journal/disk"
@@ -82,6 +84,8 @@ type Gateway struct {
 	o    Options
 
 	memory *semaphore.Weighted // of contents
+	pages  *rows.Cache
+	rows   atomic.Int64 // names in the layers of all buckets
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -99,7 +103,7 @@ func New(ctx context.Context, st store.Store, at, only string, set *serve.Set, o
 	if o.now == nil {
 		o.now, o.text, o.wait, o.large, o.folder = time.Now, rand.Text, wait, large, folder
 	}
-	g := &Gateway{st: st, at: at, only: only, set: set, o: o, memory: semaphore.NewWeighted(mostMemory), buckets: map[string]*bucket{}, others: map[string]*forward{}, aside: map[string]error{}}
+	g := &Gateway{st: st, at: at, only: only, set: set, o: o, memory: semaphore.NewWeighted(mostMemory), pages: rows.NewCache(mostPages), buckets: map[string]*bucket{}, others: map[string]*forward{}, aside: map[string]error{}}
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
 	names := []string{only}
 	if only == "" {
@@ -240,7 +244,7 @@ func (g *Gateway) open(ctx context.Context, name string) (err error) {
 	b := &bucket{g: g, name: name, queue: make(chan *change, mostWaiting), shut: make(chan struct{}), halted: make(chan struct{}), full: make(chan struct{}, 1), aside: make(chan func()), making: map[string]bool{}}
 	b.ctx, b.end = context.WithCancel(g.ctx)
 	b.over.Store(&layers{})
-	if b.book, err = book.Open(ctx, g.st, g.catalogue(name), book.Options{Write: true, Fresh: g.fresh(), Now: g.o.now, Over: func() []book.Layer { return b.over.Load().all }}); err != nil {
+	if b.book, err = book.Open(ctx, g.st, g.catalogue(name), book.Options{Write: true, Fresh: g.fresh(), Now: g.o.now, Cache: g.pages, Over: func() []book.Layer { return b.over.Load().all }}); err != nil {
 		return err
 	}
 	defer func() {

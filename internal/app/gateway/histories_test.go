@@ -98,8 +98,9 @@ type history struct {
 	all     []*op
 	etags   map[string][]string // that a key had
 	running int
-	left    int          // steps
-	begun   []*uploading // that no client goes on with just now
+	left    int                  // steps
+	begun   []*uploading         // that no client goes on with just now
+	late    []func(serve.Bucket) // requests that have not arrived
 	lines   []string
 	counts  map[string]int
 	wrong   error
@@ -458,8 +459,8 @@ func (h *history) happens() {
 		}
 		return
 	}
-	n := h.rnd.IntN(17)
-	if h.calm && (n < 2 || n == 5 || n == 8 || n > 10 && n < 14 || n > 15) {
+	n := h.rnd.IntN(19)
+	if h.calm && (n < 2 || n == 5 || n == 8 || n > 10 && n < 14 || n == 16) {
 		return
 	}
 	switch n {
@@ -496,6 +497,8 @@ func (h *history) happens() {
 			h.say("uploads get old")
 			h.later(oldUpload)
 		}
+	case 17, 18:
+		h.arrives(p)
 	}
 }
 
@@ -727,6 +730,9 @@ func (p *process) compact(ctx context.Context) (int, error) {
 		if n = done.Old; err == nil {
 			_, err = fleet.Work(ctx, f, fleet.WorkOptions{Tries: 1})
 		}
+		if err == nil {
+			_, _, err = fleet.Tidy(ctx, f, plan, linger)
+		}
 		return err
 	})
 	return n, err
@@ -869,6 +875,31 @@ func (h *history) does(p *process, ops []*op, do func() []error) {
 	})
 }
 
+// isLate has a client make a request that it gives up before it arrives.
+func (h *history) isLate(o *op, do func(serve.Bucket)) {
+	h.tick++
+	o.call, o.ret, o.err = h.tick, math.MaxInt64, errUnknown
+	h.all = append(h.all, o)
+	h.late = append(h.late, do)
+	h.counts["late"]++
+	h.harmed = true
+	h.say("given up: %v", o)
+}
+
+// arrives has a request arrive that its client has given up, perhaps after the gateway was started again.
+func (h *history) arrives(p *process) {
+	if len(h.late) == 0 || !p.ready || p.stale || p.leaves {
+		return
+	}
+	i := h.rnd.IntN(len(h.late))
+	do := h.late[i]
+	h.late = slices.Delete(h.late, i, i+1)
+	if b, err := p.g.Bucket(h.ctx, "b"); err == nil {
+		h.say("%s: a request arrives late", p.name)
+		h.begins(p, func() { do(b) })
+	}
+}
+
 // client has a client make a request.
 func (h *history) client() {
 	p := h.pick()
@@ -916,10 +947,15 @@ func (h *history) client() {
 	}
 	switch {
 	case n < 7:
-		h.does(p, []*op{o}, func() []error {
+		put := func(b serve.Bucket) []error {
 			_, err := b.Put(h.ctx, key, h.upload(o.is.data, o))
 			return []error{err}
-		})
+		}
+		if !h.calm && !p.stale && h.rnd.IntN(16) == 0 {
+			h.isLate(o, func(b serve.Bucket) { put(b) })
+			return
+		}
+		h.does(p, []*op{o}, func() []error { return put(b) })
 	case n < 9:
 		u := &uploading{key: key, is: o.is}
 		if n := len(h.begun); p.stale {
@@ -936,7 +972,12 @@ func (h *history) client() {
 		h.does(p, []*op{o}, func() []error { return []error{h.inParts(p, b, u, o)} })
 	case n < 11:
 		o.what = "delete"
-		h.does(p, []*op{o}, func() []error { return b.Delete(h.ctx, []serve.Deletion{{Key: key, If: o.if_}}) })
+		remove := func(b serve.Bucket) []error { return b.Delete(h.ctx, []serve.Deletion{{Key: key, If: o.if_}}) }
+		if !h.calm && !p.stale && h.rnd.IntN(16) == 0 {
+			h.isLate(o, func(b serve.Bucket) { remove(b) })
+			return
+		}
+		h.does(p, []*op{o}, func() []error { return remove(b) })
 	case n < 12:
 		var ops []*op
 		var all []serve.Deletion
@@ -1223,9 +1264,12 @@ func (h *history) ends() {
 	if h.wrong == nil {
 		h.later(2 * linger)
 		look()
+		for h.opens() { // what goes on beside
+		}
+		h.compares(p, false)
 		h.tidies(p)
 		look()
-		h.compares(p)
+		h.compares(p, true)
 	}
 	for range 2 { // what starts late
 		for _, m := range h.machines {
@@ -1243,7 +1287,7 @@ func (h *history) ends() {
 // tidies has the gateway find everything that is left, and a fleet remove it.
 func (h *history) tidies(p *process) {
 	f := &process{h: h, m: &machine{}, name: "the last fleet"}
-	for _, d := range []time.Duration{oldUpload, lookAgain, oldOrphan} {
+	for _, d := range []time.Duration{oldUpload, lookAgain, oldOrphan + lookAgain} {
 		h.later(d)
 		for h.opens() { // what goes on beside
 		}
@@ -1264,8 +1308,9 @@ func (h *history) tidies(p *process) {
 	}
 }
 
-// compares has one read that has no gateway.
-func (h *history) compares(p *process) {
+// compares has one read that has no gateway. Nothing may be left that nobody needs: if all is tidy, not even what was
+// killed may have left something.
+func (h *history) compares(p *process, tidy bool) {
 	h.tick++
 	call := h.tick
 	b, err := book.Open(h.ctx, h.plain(), "b.catalog", book.Options{})
@@ -1332,8 +1377,11 @@ func (h *history) compares(p *process) {
 		if err != nil || strings.HasPrefix(name, "b.catalog") || known[name] || book.IsMarker(name) {
 			continue
 		}
-		h.counts["left"]++
-		if ours := p.g.buckets["b"].packing.Owns(name) || strings.HasPrefix(name, "b.uploads/"); ours || !h.harmed {
+		ours := p.g.buckets["b"].packing.Owns(name) || strings.HasPrefix(name, "b.uploads/")
+		if !tidy && (strings.HasSuffix(name, endedName) || slices.ContainsFunc(h.begun, func(u *uploading) bool { return strings.Contains(name, u.id) })) {
+			continue // it goes later
+		}
+		if h.counts["left"]++; ours && tidy || !h.harmed {
 			h.breaks("%s is left, and nothing needs it", name)
 		}
 	}

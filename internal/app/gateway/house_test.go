@@ -198,6 +198,11 @@ func TestOrphansAreGivenUp(t *testing.T) {
 			w.ages(name, 2*day)
 		}
 		w.ages("b.catalog/commits/0000000000000001", 4*day)
+		for _, name := range must(fs.Glob(os.DirFS(w.dir), entries[0]+".added-*")) { // it is known nevertheless
+			if err := os.Remove(filepath.Join(w.dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
 		b.makes(making, true)
 		for range 2 {
 			if err := b.giveUp(ctx); err != nil {

@@ -6,6 +6,7 @@ import (
 	"path"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/btree"
@@ -21,7 +22,8 @@ import (
 // them has its rows.
 type layer struct {
 	seg    *journal.Segment
-	rolled bool // nothing is added any more
+	rolled bool          // nothing is added any more
+	count  *atomic.Int64 // of names, with those of others
 
 	mu       sync.RWMutex
 	rows     btree.Map[string, *brief] // none of them is ever changed
@@ -52,7 +54,6 @@ type layers struct {
 	sunk  []sunk   // the oldest first
 	every []*layer // all of them
 	all   []book.Layer
-	rows  int // of those that were rolled
 }
 
 // A sunk layer has lost its rows, because a commit has them. But what they said of places is good until some time, for
@@ -69,9 +70,6 @@ func newLayers(live []*layer, gone []sunk) *layers {
 	x := &layers{live: live, sunk: gone}
 	for _, l := range live {
 		x.all, x.every = append(x.all, l), append(x.every, l)
-		if l.rolled {
-			x.rows += l.len()
-		}
 	}
 	for _, l := range gone {
 		x.all, x.every = append(x.all, l), append(x.every, l.layer)
@@ -93,10 +91,10 @@ const segments = "log:"
 // sizeOfLog stands for the size of a segment, which grows.
 const sizeOfLog = 1 << 50
 
-// newLayer returns a layer that holds its segment until it is released.
-func newLayer(seg *journal.Segment) *layer {
+// newLayer returns a layer that holds its segment until it is released. count counts its names.
+func newLayer(seg *journal.Segment, count *atomic.Int64) *layer {
 	seg.Hold()
-	l := &layer{seg: seg}
+	l := &layer{seg: seg, count: count}
 	l.know(catalog.Archive{Address: segments + strconv.FormatInt(seg.Log().Number, 10), Format: "caf", Size: sizeOfLog})
 	return l
 }
@@ -109,6 +107,9 @@ func (l *layer) put(r *brief) {
 	defer l.mu.Unlock()
 	l.others = l.others || r.archive != 0
 	was, again := l.rows.Get(r.name)
+	if !again {
+		l.count.Add(1)
+	}
 	if l.others = l.others || again; !again || was.seq < r.seq {
 		l.rows.Set(r.name, r)
 	}

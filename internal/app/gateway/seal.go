@@ -30,11 +30,11 @@ import (
 )
 
 const (
-	// A segment is full when it has mostRows names. When mostUnsealed full segments wait to be sealed, or
-	// mostUnsealedRows names in them, clients are asked to slow down.
-	mostRows         = 200_000
+	// A segment is full when it has mostRows names. When mostUnsealed full segments wait to be sealed, or the segments
+	// of all buckets have mostUnsealedRows names, clients are asked to slow down. Shortly before, smaller ones are full.
+	mostRows         = 50_000
 	mostUnsealed     = 8
-	mostUnsealedRows = 300_000
+	mostUnsealedRows = 150_000
 	// linger is for how long what was in the log can be read after a commit has it: some readers have just looked.
 	linger = time.Minute
 )
@@ -49,8 +49,11 @@ func reading() holdall.OpenOptions {
 
 // isFull reports whether the newest segment is.
 func (b *bucket) isFull() bool {
-	l := b.over.Load().live[0]
-	return l.seg.Size() >= b.g.o.SegmentSize || l.len() >= mostRows
+	l, most := b.over.Load().live[0], mostRows
+	if b.g.rows.Load() >= mostUnsealedRows*3/4 {
+		most /= 8
+	}
+	return l.seg.Size() >= b.g.o.SegmentSize || l.len() >= most
 }
 
 // roll ends the newest segment, and has it sealed. Only the goroutine that commits calls it.
@@ -162,6 +165,7 @@ func (b *bucket) sink(l *layer) {
 	_, _, dead := l.uses()
 	last := sunk{&layer{seg: l.seg, archives: l.archives}, dead, b.g.now().Add(linger)}
 	b.gone.Add(1)
+	b.g.rows.Add(-int64(l.len()))
 	b.change(func(live []*layer, gone []sunk) ([]*layer, []sunk) {
 		return slices.DeleteFunc(slices.Clone(live), func(x *layer) bool { return x == l }), append(slices.Clone(gone), last)
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"sync/atomic"
 
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/gateway/journal"
@@ -65,7 +66,7 @@ func (b *bucket) tryThere(ctx context.Context, batch []*change) error {
 	if err := b.log.Append(records); err != nil {
 		return err
 	}
-	l := newLayer(records[0].Segment)
+	l := newLayer(records[0].Segment, new(atomic.Int64))
 	defer l.seg.Release()
 	_, err := b.log.Roll()
 	for i := 0; i < len(records) && err == nil; i++ {
