@@ -481,7 +481,7 @@ func (b *bucket) close() (err error) {
 		l.seg.Release()
 	}
 	for _, l := range b.over.Load().sunk {
-		b.forget(context.WithoutCancel(b.ctx), l.dead)
+		b.forget(b.ctx, l.dead)
 	}
 	if b.log != nil {
 		err = errors.Join(err, b.log.Close())

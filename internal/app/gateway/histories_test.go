@@ -95,6 +95,7 @@ type history struct {
 	ahead   atomic.Int64 // how much later it is than for those that ask the system
 	tick    int64
 	jumps   int
+	aged    bool // much time has passed at once
 	all     []*op
 	etags   map[string][]string // that a key had
 	running int
@@ -387,6 +388,7 @@ func (h *history) opens() bool {
 // later lets time pass.
 func (h *history) later(d time.Duration) {
 	h.ahead.Add(int64(d))
+	h.aged = h.aged || d >= oldOrphan
 	h.jumps++
 	var due []*pause
 	h.pauses = slices.DeleteFunc(h.pauses, func(w *pause) bool {
@@ -837,8 +839,10 @@ func (h *history) outcome(p *process, err error) error {
 		return serve.ErrCondition
 	case errors.Is(err, serve.ErrNoObject):
 		return serve.ErrNoObject
-	case errors.Is(err, serve.ErrFull), errors.Is(err, errNever), errors.Is(err, errGivenUp):
+	case errors.Is(err, serve.ErrFull), errors.Is(err, errNever), errors.Is(err, errGivenUp), errors.Is(err, serve.ErrPart): // see ended
 		return errNever
+	case h.there && h.aged && errors.Is(err, fs.ErrNotExist): // it was held up for so long that its archive is gone
+		return errUnknown
 	case errors.Is(err, serve.ErrBusy), p.rough, p.dead, p.stale, p.leaves, errors.Is(err, journal.ErrStopped) && h.harmed:
 		return errUnknown
 	}
@@ -1055,6 +1059,7 @@ func (h *history) ended(p *process, u *uploading, err error) {
 		h.breaks("%s: upload %s of %s has lost a part", p.name, u.id, u.key)
 	}
 	u.rough = true
+	h.harmed = h.harmed || errors.Is(err, serve.ErrBusy) || errors.Is(err, serve.ErrNoUpload) // and then nobody goes on with it
 }
 
 // begins has a client begin an upload, and perhaps add a part. Another goes on with it.
@@ -1216,8 +1221,10 @@ func (h *history) finish(what string) {
 // ends compares the catalogue with what clients were answered.
 func (h *history) ends() {
 	for _, m := range h.machines {
+		was := m.bad
 		m.disk.Room, m.disk.BadSync, m.disk.BadIO, m.bad = 1<<20, -1, -1, false
 		if p := m.runs; p != nil {
+			p.rough = p.rough || was // it may have failed already
 			if p.hung = false; !h.calm && (h.rnd.IntN(2) == 0 || p.stale) {
 				h.kills(p, !h.there && h.rnd.IntN(2) == 0)
 			} else {

@@ -70,7 +70,7 @@ func (b *bucket) putLarge(ctx context.Context, key string, u *serve.Upload, at t
 	copy(c.Sum[:], l.Digest.Sum)
 	if err := b.write(ctx, c)[0]; err != nil {
 		if !c.unknown { // then no log has it
-			b.discardArchive(context.WithoutCancel(ctx), name)
+			b.discardArchive(ctx, name)
 		}
 		return done, err
 	}

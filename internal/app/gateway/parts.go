@@ -207,6 +207,9 @@ func (b *bucket) Finish(ctx context.Context, key, id string, wanted []serve.Part
 			return done, serve.ErrPart
 		}
 		o, err := b.book.Store().Open(ctx, b.uploads(id)+path.Base(found[i].Object))
+		if errors.Is(err, fs.ErrNotExist) {
+			return done, serve.ErrPart // it was replaced
+		}
 		if err != nil {
 			return done, err
 		}

@@ -273,8 +273,10 @@ func (b *bucket) archiveOf(log caf.Log) string {
 	return b.packing.Name(log.Number*nameStep + int64(binary.LittleEndian.Uint32(log.ID[:]))%nameStep)
 }
 
-// discardArchive removes an archive that no commit has or will have. Without it, nobody would find its parity.
+// discardArchive removes an archive that no commit has or will have, also when work ends. Without it, nobody would find
+// its parity.
 func (b *bucket) discardArchive(ctx context.Context, name string) {
+	ctx = context.WithoutCancel(ctx)
 	for _, name := range []string{name + parity.Suffix, name} {
 		if err := storekit.Remove(ctx, b.book.Store(), b.in(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			b.g.o.Logger.Warn("cannot be removed", "archive", name, "error", err)
