@@ -10,9 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/fleet"
 	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // ages makes a file older.
@@ -216,7 +218,6 @@ func TestOrphansAreGivenUp(t *testing.T) {
 				t.Fatal(s.Removals)
 			}
 		}
-		// Another gateway that was held up cannot add it any more.
 		c, err := book.Open(ctx, w.st, "b.catalog", book.Options{Write: true})
 		if err != nil {
 			t.Fatal(err)
@@ -240,6 +241,16 @@ func TestOrphansAreGivenUp(t *testing.T) {
 		}
 		if w.has(orphan) || w.has(orphan+".parity") {
 			t.Error("the orphan is left")
+		}
+		// Whoever was held up for so long cannot add an archive that was given up.
+		if !there {
+			name := b.over.Load().live[0].names()[0]
+			if n, err := b.book.GiveUp(ctx, []catalog.Archive{{Address: storekit.AddressOf(w.st, name)}}, func(*book.State) error { return nil }); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+			if err := b.sealOne(ctx, b.over.Load().live[0], nil); !errors.Is(err, errGivenUp) {
+				t.Fatal(err)
+			}
 		}
 		// A gateway whose claim was replaced gives up nothing.
 		w.writes(orphan, orphan)
