@@ -68,7 +68,7 @@ type Location struct {
 	// original. Unseen reports that no listing has found it since it was packed.
 	Missing, Unseen bool
 	// Gone reports that the file was deleted. Its bytes are still in the archive,
-	// but lookups do not find it. Only Locations yields such files.
+	// but lookups do not find it. Only Locations and Versions yield such files.
 	Gone bool
 }
 
