@@ -3,10 +3,13 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base32"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"strings"
 	"sync"
@@ -411,6 +414,37 @@ func (b *bucket) Change(ctx context.Context, key string, change func(headers map
 		gone := errors.Is(err, fs.ErrNotExist) && !errors.Is(err, serve.ErrNoObject) && tries < 3
 		if !gone && !errors.Is(err, serve.ErrCondition) { // otherwise another has changed it
 			return err
+		}
+	}
+}
+
+// Versions implements [serve.Bucket]. Rows of the same content, time and ETag are of one version: that of a segment
+// and that of its commit, and those before and after a change of headers.
+func (b *bucket) Versions(ctx context.Context, prefix, from string) iter.Seq2[serve.Version, error] {
+	return func(yield func(serve.Version, error) bool) {
+		key, seen := "", map[string]bool{}
+		for l, err := range b.book.Versions(ctx, max(prefix, from), catalog.After(prefix)) {
+			v := serve.Version{Key: l.Path}
+			if err == nil {
+				v.Entry, err = b.hall.Entry(ctx, l)
+			}
+			if err != nil {
+				yield(v, err)
+				return
+			}
+			if len(seen) == 0 || l.Path != key {
+				clear(seen)
+				key, v.Newest = l.Path, !l.Gone
+				if l.Gone && !yield(serve.Version{Key: key, Entry: v.Entry, Newest: true, Deleted: true}, nil) {
+					return
+				}
+			}
+			sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d %s", l.Digest, l.Size, l.Modified.UnixMilli(), l.ETag))
+			v.ID = base32.StdEncoding.EncodeToString(sum[:15])
+			if !seen[v.ID] && !yield(v, nil) {
+				return
+			}
+			seen[v.ID] = true
 		}
 	}
 }

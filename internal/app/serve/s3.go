@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -15,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
@@ -165,6 +163,10 @@ func codeOf(status int) string {
 
 // s3Fail reports that something cannot be read.
 func (h *handler) s3Fail(w http.ResponseWriter, r *http.Request, err error) {
+	if f, ok := errors.AsType[*s3Fault](err); ok {
+		s3Error(w, r, f.code, f.text)
+		return
+	}
 	unlessGone(r)
 	h.tell(r, err)
 	s3Error(w, r, codeOf(statusOf(err)), "")
@@ -255,7 +257,7 @@ func (s *S3) route(w http.ResponseWriter, r *http.Request, sig signature) {
 	w.Header().Set("X-Amz-Bucket-Region", s.o.Region)
 	switch {
 	case key != "":
-		s.object(w, r, h, key, q)
+		s.object(w, r, h, bucket, key, q)
 	case r.Method == http.MethodHead:
 		w.WriteHeader(http.StatusOK)
 	case q.Has("location"):
@@ -277,22 +279,22 @@ func (s *S3) route(w http.ResponseWriter, r *http.Request, sig signature) {
 	}
 }
 
-func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key string, q url.Values) {
-	if !h.isKey(key) {
-		s3Error(w, r, "NoSuchKey", "")
-		return
+func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, bucket, key string, q url.Values) {
+	id, err := versionAsked(q)
+	var e holdall.Entry
+	if err == nil {
+		e, err = s.lookup(r.Context(), h, bucket, key, id)
 	}
-	e, err := h.resolve(r.Context(), key)
-	switch none := errors.Is(err, fs.ErrNotExist) || err == nil && !e.Kind.HasContent(); {
-	case none && !utf8.ValidString(key): // only archives have such names
-		s3Error(w, r, "InvalidURI", "")
-		return
-	case none:
-		s3Error(w, r, "NoSuchKey", "")
-		return
+	switch {
+	case err == errMarker:
+		w.Header().Set("Allow", "DELETE")
+		w.Header().Set("X-Amz-Delete-Marker", "true")
+		fallthrough
 	case err != nil:
 		h.s3Fail(w, r, err)
 		return
+	case id != "":
+		w.Header().Set("X-Amz-Version-Id", id)
 	}
 	if q.Has("tagging") {
 		doc := struct {
@@ -326,7 +328,10 @@ func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key stri
 		w.Header().Set(uploadType, kind)
 	}
 	h.bucket = true
-	x := &s3Writer{ResponseWriter: w, r: r}
+	x := &s3Writer{ResponseWriter: w, r: r, again: func() error {
+		_, err := s.lookup(r.Context(), h, bucket, key, id)
+		return err
+	}}
 	h.content(x, r, e)
 }
 
@@ -400,8 +405,9 @@ func (s *S3) attributes(w http.ResponseWriter, r *http.Request, h *handler, e ho
 // An s3Writer converts error responses to S3's documents.
 type s3Writer struct {
 	http.ResponseWriter
-	r    *http.Request
-	said bool
+	r     *http.Request
+	again func() error // looks for the object again
+	said  bool
 }
 
 func (x *s3Writer) Unwrap() http.ResponseWriter { return x.ResponseWriter }
@@ -417,6 +423,9 @@ func (x *s3Writer) WriteHeader(status int) {
 		code = "PreconditionFailed"
 	case status >= 400:
 		code = codeOf(status)
+		if f, gone := errors.AsType[*s3Fault](x.again()); gone {
+			code = f.code
+		}
 	}
 	if code == "" || x.said {
 		x.ResponseWriter.WriteHeader(status)

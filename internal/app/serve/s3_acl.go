@@ -33,7 +33,7 @@ func (c *call) has() error {
 	if c.key == "" {
 		return nil // begin has found it
 	}
-	o, err := c.object(c.bucket, c.key)
+	o, err := c.object(c.bucket, c.key, c.q.Get("versionId"))
 	if err == nil {
 		o.release()
 	}

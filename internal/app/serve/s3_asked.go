@@ -16,9 +16,6 @@ import (
 // asked makes of a request for an object what Amazon makes of it, and returns the request as HTTP knows it, and the
 // object with the headers that the response should have. If there is a code, it is that of an error.
 func (s *S3) asked(r *http.Request, q url.Values, a *Archive, e holdall.Entry) (_ *http.Request, _ holdall.Entry, code, text string) {
-	if v := q.Get("versionId"); q.Has("versionId") && v != "null" {
-		return r, e, "InvalidArgument", "Invalid version id specified"
-	}
 	changed := false
 	change := func(name string, values ...string) {
 		if !changed {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"strings"
@@ -21,31 +20,35 @@ type origin struct {
 	h       *handler
 	e       holdall.Entry
 	bucket  string
+	version string // its ID, if one was asked for
 	release func()
 }
 
 // origin opens the object of X-Amz-Copy-Source, which may be of any bucket or
 // archive of the site.
 func (c *call) origin() (*origin, error) {
-	from, version, _ := strings.Cut(c.r.Header.Get("X-Amz-Copy-Source"), "?versionId=")
+	from, version, asked := strings.Cut(c.r.Header.Get("X-Amz-Copy-Source"), "?versionId=")
 	from, err := url.QueryUnescape(strings.TrimPrefix(from, "/")) // "+" is a space here, as Amazon reads it
 	bucket, key, _ := strings.Cut(from, "/")
 	switch {
 	case err != nil || bucket == "" || key == "":
 		return nil, fault("InvalidArgument", "Invalid copy source object key")
-	case version != "" && version != "null":
-		return nil, fault("InvalidArgument", "Invalid version id specified")
+	case asked && version != newest && !versionID.MatchString(version):
+		return nil, errVersion
 	}
-	o, err := c.object(bucket, key)
+	o, err := c.object(bucket, key, version)
 	if err == nil && !o.meets(c.r.Header) {
 		o.release()
 		return nil, fault("PreconditionFailed", "")
 	}
+	if err == nil && asked {
+		c.w.Header().Set("X-Amz-Copy-Source-Version-Id", version)
+	}
 	return o, err
 }
 
-// object opens an object of any bucket or archive of the site.
-func (c *call) object(bucket, key string) (o *origin, err error) {
+// object opens an object of any bucket or archive of the site: its newest version if there is no ID.
+func (c *call) object(bucket, key, id string) (o *origin, err error) {
 	h, code, text := c.s.site.open(c.r, bucket, "")
 	switch {
 	case code == http.StatusNotFound:
@@ -53,14 +56,8 @@ func (c *call) object(bucket, key string) (o *origin, err error) {
 	case h == nil:
 		return nil, fault(codeOf(code), text)
 	}
-	o = &origin{h: h, bucket: bucket, release: h.a.Release}
-	if err = fs.ErrNotExist; h.isKey(key) {
-		o.e, err = h.resolve(c.r.Context(), key)
-	}
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !o.e.Kind.HasContent() {
-		err = fault("NoSuchKey", "")
-	}
-	if err != nil {
+	o = &origin{h: h, bucket: bucket, version: id, release: h.a.Release}
+	if o.e, err = c.s.lookup(c.r.Context(), h, bucket, key, id); err != nil {
 		o.release()
 		return nil, err
 	}
@@ -159,7 +156,7 @@ func (c *call) copy() error {
 	switch {
 	case err != nil:
 		return err
-	case o.bucket == c.bucket && o.e.Name == c.key && !replaced["Metadata"]:
+	case o.bucket == c.bucket && o.e.Name == c.key && (o.version == "" || o.version == newest) && !replaced["Metadata"]:
 		return fault("InvalidRequest", "This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes.")
 	case o.e.Size > maxPut:
 		return fault("InvalidRequest", fmt.Sprintf("The specified copy source is larger than the maximum allowable size for a copy source: %d", int64(maxPut)))

@@ -6,13 +6,16 @@ import (
 	"encoding/base64"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io/fs"
+	"iter"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
@@ -63,11 +66,41 @@ func s3Time(t time.Time) string {
 type keysQuery struct {
 	v2                bool
 	prefix, delimiter string
+	marker            string // that was sent
 	after             string // list only keys after this
 	from              string // or from here
+	afterID           string // or the versions or uploads of that key after this one
 	most              int
-	encode            bool
+	encoding          string
 	owner             bool
+}
+
+// text is a key, or a part of one, in the encoding that was asked for.
+func (k keysQuery) text(s string) keyText {
+	if k.encoding != "" {
+		s = signedPath(s)
+	}
+	return keyText(s)
+}
+
+// keyText is the text of a key in a list. What XML cannot have is written as Amazon writes it: some clients read that,
+// and others fail, which is better than another key. What only repeats the key of a request has U+FFFD instead, so that
+// these do not fail.
+type keyText string
+
+func (t keyText) MarshalXML(e *xml.Encoder, start xml.StartElement) error {
+	odd := func(r rune) bool { return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xfffe || r == 0xffff }
+	s, b := string(t), strings.Builder{}
+	for i := strings.IndexFunc(s, odd); i >= 0; i = strings.IndexFunc(s, odd) {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		_ = xml.EscapeText(&b, []byte(s[:i]))
+		fmt.Fprintf(&b, "&#x%x;", r)
+		s = s[i+n:]
+	}
+	_ = xml.EscapeText(&b, []byte(s))
+	return e.EncodeElement(struct {
+		Text string `xml:",innerxml"`
+	}{b.String()}, start)
 }
 
 const maxKeys = 1000
@@ -85,17 +118,20 @@ func parseKeysQuery(q url.Values) (k keysQuery, wrong string) {
 	default:
 		return k, "list-type: expected 2"
 	}
-	switch q.Get("encoding-type") {
-	case "url":
-		k.encode = true
-	case "":
-	default:
+	if k.encoding = q.Get("encoding-type"); k.encoding != "" && k.encoding != "url" {
 		return k, "encoding-type: expected url"
 	}
-	if s := q.Get("max-keys"); s != "" {
+	most, marker, id := "max-keys", "marker", ""
+	switch {
+	case q.Has("uploads"):
+		most, marker, id = "max-uploads", "key-marker", "upload-id-marker"
+	case q.Has("versions"):
+		marker, id = "key-marker", "version-id-marker"
+	}
+	if s := q.Get(most); s != "" {
 		n, err := strconv.ParseInt(s, 10, 32)
 		if err != nil || n < 0 {
-			return k, "max-keys: expected a number, at least 0"
+			return k, most + ": expected a number, at least 0"
 		}
 		k.most = int(min(n, maxKeys))
 	}
@@ -109,10 +145,10 @@ func parseKeysQuery(q url.Values) (k keysQuery, wrong string) {
 			k.after, k.from = "", string(b)
 		}
 	} else {
-		k.after = q.Get("marker")
-		if q.Has("versions") {
-			k.after = q.Get("key-marker")
+		if k.marker, k.afterID = q.Get(marker), q.Get(id); k.marker == "" && k.afterID != "" && q.Has("versions") {
+			return k, id + ": expected a " + marker
 		}
+		k.after = k.marker
 		if k.delimiter != "" && strings.HasPrefix(k.after, k.prefix) && strings.HasSuffix(k.after, k.delimiter) && len(k.after) > len(k.prefix) {
 			// If the marker is a common prefix, the listing skips everything below it.
 			k.from, k.after = successor(k.after), ""
@@ -121,7 +157,10 @@ func parseKeysQuery(q url.Values) (k keysQuery, wrong string) {
 	if len(k.prefix) > maxKeyLen || len(k.delimiter) > maxKeyLen || len(k.after) > maxKeyLen || len(k.from) > maxKeyLen {
 		return k, "expected shorter words"
 	}
-	if k.after != "" {
+	switch {
+	case k.afterID != "":
+		k.from = max(k.from, k.after)
+	case k.after != "":
 		k.from = max(k.from, k.after+"\x00")
 	}
 	return k, ""
@@ -138,15 +177,34 @@ func successor(s string) string {
 	return ""
 }
 
+// A found is a key, or the common prefix of several.
 type found struct {
-	name   string
+	Version
 	common bool
-	e      holdall.Entry // the entry of the key
+}
+
+// newest yields the keys that begin with prefix, starting at from.
+func (h *handler) newest(ctx context.Context, prefix, from string) iter.Seq2[Version, error] {
+	entries := h.a.Keys(ctx, prefix, from)
+	if strings.HasPrefix(consolidatedName, prefix) {
+		entries = h.withConsolidated(ctx, entries, from)
+	}
+	return func(yield func(Version, error) bool) {
+		for e, err := range entries {
+			v := Version{Key: e.Name, Newest: true}
+			if err == nil {
+				v.Entry, err = h.asKey(ctx, e)
+			}
+			if !errors.Is(err, fs.ErrNotExist) && !yield(v, err) {
+				return
+			}
+		}
+	}
 }
 
 // findKeys lists keys. next is the place where the listing continues, or "" at
 // its end.
-func (h *handler) findKeys(ctx context.Context, k keysQuery) (all []found, next string, err error) {
+func findKeys(ctx context.Context, k keysQuery, versions func(prefix, from string) iter.Seq2[Version, error]) (all []found, next string, err error) {
 	if k.most == 0 {
 		return nil, "", nil
 	}
@@ -154,32 +212,23 @@ func (h *handler) findKeys(ctx context.Context, k keysQuery) (all []found, next 
 	from := k.from
 again:
 	n := 0
-	entries := h.a.Keys(ctx, k.prefix, from)
-	if strings.HasPrefix(consolidatedName, k.prefix) {
-		entries = h.withConsolidated(ctx, entries, from)
-	}
-	for e, err := range entries {
+	for v, err := range versions(k.prefix, from) {
 		if n++; n&0xff == 0 && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
 		if err != nil {
 			return nil, "", err
 		}
-		f := found{name: e.Name}
-		if f.e, err = h.asKey(ctx, e); errors.Is(err, fs.ErrNotExist) {
-			continue
-		} else if err != nil {
-			return nil, "", err
-		}
-		if i := strings.Index(e.Name[len(k.prefix):], k.delimiter); k.delimiter != "" && i >= 0 {
-			f = found{name: e.Name[:len(k.prefix)+i+len(k.delimiter)], common: true}
+		f := found{Version: v}
+		if i := strings.Index(v.Key[len(k.prefix):], k.delimiter); k.delimiter != "" && i >= 0 {
+			f = found{Version{Key: v.Key[:len(k.prefix)+i+len(k.delimiter)]}, true}
 		}
 		if len(all) == k.most {
 			return all, behind, nil
 		}
 		all = append(all, f)
-		if behind = f.name + "\x00"; f.common {
-			if behind = successor(f.name); behind == "" {
+		if behind = f.Key + "\x00"; f.common {
+			if behind = successor(f.Key); behind == "" {
 				return all, "", nil
 			}
 			from = behind
@@ -187,6 +236,15 @@ again:
 		}
 	}
 	return all, "", nil
+}
+
+// next returns the markers of the page after one.
+func (k keysQuery) next(page []found, more string) (key keyText, id string) {
+	if more == "" {
+		return "", ""
+	}
+	last := page[len(page)-1]
+	return k.text(last.Key), last.id()
 }
 
 // isKey reports whether a name can be a key. Every name can if the archive's
@@ -214,17 +272,18 @@ func (h *handler) asKey(ctx context.Context, e holdall.Entry) (holdall.Entry, er
 }
 
 type s3Object struct {
-	Key, LastModified, ETag string
-	Size                    int64
-	StorageClass            string
-	Owner                   *s3Owner `xml:",omitempty"`
+	Key                keyText
+	LastModified, ETag string
+	Size               int64
+	StorageClass       string
+	Owner              *s3Owner `xml:",omitempty"`
 }
 
 type s3Owner struct{ ID, DisplayName string }
 
 var holdallOwner = s3Owner{"holdall", "holdall"}
 
-type s3Prefix struct{ Prefix string }
+type s3Prefix struct{ Prefix keyText }
 
 func (s *S3) keys(w http.ResponseWriter, r *http.Request, h *handler, bucket string, q url.Values) {
 	k, wrong := parseKeysQuery(q)
@@ -232,43 +291,39 @@ func (s *S3) keys(w http.ResponseWriter, r *http.Request, h *handler, bucket str
 		s3Error(w, r, "InvalidArgument", wrong)
 		return
 	}
-	all, next, err := h.findKeys(r.Context(), k)
+	versions := func(prefix, from string) iter.Seq2[Version, error] { return h.newest(r.Context(), prefix, from) }
+	if q.Has("versions") {
+		versions = s.versions(r.Context(), h, bucket, k)
+	}
+	all, next, err := findKeys(r.Context(), k, versions)
 	if err != nil {
 		h.s3Fail(w, r, err)
 		return
 	}
 	if q.Has("versions") {
-		s.versions(w, r, h, bucket, q, k, all, next != "")
+		s.listVersions(w, r, h, bucket, k, all, next)
 		return
-	}
-	text := func(s string) string {
-		if k.encode {
-			return signedPath(s)
-		}
-		return s
 	}
 	doc := struct {
 		XMLName               xml.Name `xml:"ListBucketResult"`
 		Xmlns                 string   `xml:"xmlns,attr"`
-		Name, Prefix          string
-		Marker                *string `xml:",omitempty"`
-		StartAfter            string  `xml:",omitempty"`
-		ContinuationToken     *string `xml:",omitempty"`
-		KeyCount              *int    `xml:",omitempty"`
+		Name                  string
+		Prefix                keyText
+		Marker                *keyText `xml:",omitempty"`
+		StartAfter            keyText  `xml:",omitempty"`
+		ContinuationToken     *string  `xml:",omitempty"`
+		KeyCount              *int     `xml:",omitempty"`
 		MaxKeys               int
-		Delimiter             string `xml:",omitempty"`
-		EncodingType          string `xml:",omitempty"`
+		Delimiter             keyText `xml:",omitempty"`
+		EncodingType          string  `xml:",omitempty"`
 		IsTruncated           bool
-		NextMarker            string `xml:",omitempty"`
-		NextContinuationToken string `xml:",omitempty"`
+		NextMarker            keyText `xml:",omitempty"`
+		NextContinuationToken string  `xml:",omitempty"`
 		Contents              []s3Object
 		CommonPrefixes        []s3Prefix
-	}{Xmlns: s3Space, Name: format.Escape(bucket), Prefix: k.prefix, MaxKeys: k.most, Delimiter: text(k.delimiter), IsTruncated: next != ""}
-	if k.encode {
-		doc.EncodingType = "url"
-	}
+	}{Xmlns: s3Space, Name: format.Escape(bucket), Prefix: keyText(k.prefix), MaxKeys: k.most, Delimiter: k.text(k.delimiter), EncodingType: k.encoding, IsTruncated: next != ""}
 	if k.v2 {
-		doc.KeyCount, doc.StartAfter, doc.Prefix = new(len(all)), text(q.Get("start-after")), text(k.prefix)
+		doc.KeyCount, doc.StartAfter, doc.Prefix = new(len(all)), k.text(q.Get("start-after")), k.text(k.prefix)
 		if q.Has("continuation-token") {
 			doc.ContinuationToken = new(q.Get("continuation-token"))
 		}
@@ -276,17 +331,15 @@ func (s *S3) keys(w http.ResponseWriter, r *http.Request, h *handler, bucket str
 			doc.NextContinuationToken = base64.RawURLEncoding.EncodeToString([]byte(next))
 		}
 	} else {
-		doc.Marker = new(text(q.Get("marker")))
-		if next != "" {
-			doc.NextMarker = text(all[len(all)-1].name)
-		}
+		doc.Marker = new(k.text(k.marker))
+		doc.NextMarker, _ = k.next(all, next)
 	}
 	for _, f := range all {
 		if f.common {
-			doc.CommonPrefixes = append(doc.CommonPrefixes, s3Prefix{text(f.name)})
+			doc.CommonPrefixes = append(doc.CommonPrefixes, s3Prefix{k.text(f.Key)})
 			continue
 		}
-		o := s3Object{Key: text(f.name), LastModified: s3Time(modTime(h.a, f.e)), ETag: s3Tag(h.a, f.e), Size: f.e.Size, StorageClass: "STANDARD"}
+		o := s3Object{Key: k.text(f.Key), LastModified: s3Time(modTime(h.a, f.Entry)), ETag: s3Tag(h.a, f.Entry), Size: f.Entry.Size, StorageClass: "STANDARD"}
 		if k.owner || !k.v2 {
 			o.Owner = &holdallOwner
 		}

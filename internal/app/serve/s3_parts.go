@@ -9,11 +9,14 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/holdall/holdall"
 )
 
 const (
@@ -263,20 +266,27 @@ func (c *call) finished(etag string) error {
 
 func (c *call) tellFinished(etag string, headers map[string]string) error {
 	writeXML(c.w, c.r, http.StatusOK, struct {
-		XMLName                     xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ CompleteMultipartUploadResult"`
-		Location, Bucket, Key, ETag string
+		XMLName xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ CompleteMultipartUploadResult"`
+		objectDoc
 		sumsDoc
-	}{Location: c.location(c.key), Bucket: c.bucket, Key: c.key, ETag: etag, sumsDoc: sumsOf(headers)})
+	}{objectDoc: c.objectDoc(etag), sumsDoc: sumsOf(headers)})
 	return nil
 }
 
-// location returns the address of an object, as this client reaches it.
-func (c *call) location(key string) string {
+// An objectDoc says in a document which object was made.
+type objectDoc struct{ Location, Bucket, Key, ETag string }
+
+func (c *call) objectDoc(etag string) objectDoc {
+	return objectDoc{c.location(), c.bucket, c.key, etag}
+}
+
+// location returns the address of the object, as this client reaches it.
+func (c *call) location() string {
 	scheme := "http://"
 	if c.r.TLS != nil {
 		scheme = "https://"
 	}
-	return scheme + c.r.Host + "/" + signedPath(c.bucket+"/"+key)
+	return scheme + c.r.Host + "/" + signedPath(c.bucket+"/"+c.key)
 }
 
 // join returns the checksum of an object from those of its parts: that of its
@@ -335,60 +345,54 @@ func (c *call) abandon() error {
 }
 
 func (c *call) listUploads() error {
-	most, err := c.number("max-uploads", 1000)
+	k, wrong := parseKeysQuery(c.q)
+	if wrong != "" {
+		return fault("InvalidArgument", wrong)
+	}
+	begun, err := c.in.Uploads(c.r.Context())
 	if err != nil {
 		return err
 	}
-	all, err := c.in.Uploads(c.r.Context())
+	slices.SortFunc(begun, func(a, b Begun) int { return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.ID, b.ID)) })
+	all, next, err := findKeys(c.r.Context(), k, func(prefix, from string) iter.Seq2[Version, error] {
+		return func(yield func(Version, error) bool) {
+			for _, u := range begun {
+				if strings.HasPrefix(u.Key, prefix) && u.Key >= from && (u.Key != k.after || u.ID > k.afterID) && !yield(Version{Key: u.Key, ID: u.ID, Entry: holdall.Entry{ModTime: u.Time}}, nil) {
+					return
+				}
+			}
+		}
+	})
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(all, func(a, b Begun) int { return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.ID, b.ID)) })
-	text := func(s string) string { return s }
-	if c.q.Get("encoding-type") == "url" {
-		text = signedPath
-	}
-	prefix, delimiter, after, afterID := c.q.Get("prefix"), c.q.Get("delimiter"), c.q.Get("key-marker"), c.q.Get("upload-id-marker")
 	type upload struct {
-		Key, UploadId           string
+		Key                     keyText
+		UploadId                string
 		Initiator, Owner        s3Owner
 		StorageClass, Initiated string
 	}
 	doc := struct {
-		XMLName                           xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListMultipartUploadsResult"`
-		Bucket                            string
-		KeyMarker, UploadIdMarker         string
-		NextKeyMarker, NextUploadIdMarker string `xml:",omitempty"`
-		Prefix, Delimiter, EncodingType   string `xml:",omitempty"`
-		MaxUploads                        int
-		IsTruncated                       bool
-		Upload                            []upload
-		CommonPrefixes                    []s3Prefix
-	}{Bucket: c.bucket, KeyMarker: text(after), UploadIdMarker: afterID, Prefix: text(prefix), Delimiter: text(delimiter), EncodingType: c.q.Get("encoding-type"), MaxUploads: most}
-	last, lastID := "", ""
-	for _, u := range all {
-		rest, ok := strings.CutPrefix(u.Key, prefix)
-		if !ok || u.Key < after || u.Key == after && (afterID == "" || u.ID <= afterID) {
-			continue
+		XMLName            xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListMultipartUploadsResult"`
+		Bucket             string
+		KeyMarker          keyText
+		UploadIdMarker     string
+		NextKeyMarker      keyText `xml:",omitempty"`
+		NextUploadIdMarker string  `xml:",omitempty"`
+		Prefix, Delimiter  keyText `xml:",omitempty"`
+		EncodingType       string  `xml:",omitempty"`
+		MaxUploads         int
+		IsTruncated        bool
+		Upload             []upload
+		CommonPrefixes     []s3Prefix
+	}{Bucket: c.bucket, KeyMarker: k.text(k.marker), UploadIdMarker: k.afterID, Prefix: k.text(k.prefix), Delimiter: k.text(k.delimiter), EncodingType: k.encoding, MaxUploads: k.most, IsTruncated: next != ""}
+	doc.NextKeyMarker, doc.NextUploadIdMarker = k.next(all, next)
+	for _, f := range all {
+		if f.common {
+			doc.CommonPrefixes = append(doc.CommonPrefixes, s3Prefix{k.text(f.Key)})
+		} else {
+			doc.Upload = append(doc.Upload, upload{k.text(f.Key), f.ID, holdallOwner, holdallOwner, "STANDARD", s3Time(f.Entry.ModTime)})
 		}
-		common := ""
-		if i := strings.Index(rest, delimiter); delimiter != "" && i >= 0 {
-			common = prefix + rest[:i+len(delimiter)]
-			if common == last || common <= after {
-				continue
-			}
-		}
-		if len(doc.Upload)+len(doc.CommonPrefixes) == most {
-			doc.IsTruncated, doc.NextKeyMarker, doc.NextUploadIdMarker = most > 0, text(last), lastID
-			break
-		}
-		if common != "" {
-			last, lastID = common, ""
-			doc.CommonPrefixes = append(doc.CommonPrefixes, s3Prefix{text(common)})
-			continue
-		}
-		last, lastID = u.Key, u.ID
-		doc.Upload = append(doc.Upload, upload{text(u.Key), u.ID, holdallOwner, holdallOwner, "STANDARD", s3Time(u.Time)})
 	}
 	writeXML(c.w, c.r, http.StatusOK, doc)
 	return nil

@@ -76,15 +76,18 @@ const maxKey = 1024
 
 // begin finds the bucket.
 func (c *call) begin() (err error) {
-	switch v := c.q.Get("versionId"); {
+	id, err := versionAsked(c.q)
+	switch {
+	case err != nil:
+		return err
 	case c.s.o.Key.ID == "" && new(http.CrossOriginProtection).Check(c.r) != nil && allows(c.s.site.o.CORS, c.r.Header.Get("Origin")) == "":
 		return fault("AccessDenied", "Pages of other sites may not write.")
 	case len(c.key) > maxKey:
 		return fault("KeyTooLongError", "")
 	case !utf8.ValidString(c.key) || strings.Contains(c.key, "\x00"):
 		return fault("InvalidURI", "")
-	case c.q.Has("versionId") && v != "null":
-		return fault("InvalidArgument", "Invalid version id specified")
+	case id != "" && id != newest && c.r.Method != http.MethodGet && verb(c.r.Method, c.key, c.q) != "DELETE key":
+		return errOld
 	}
 	for name := range c.q { // a part of a bucket that is unknown here must not be taken for the bucket
 		if c.r.Method != http.MethodGet && !strings.HasPrefix(strings.ToLower(name), "x-amz-") && !slices.Contains(parameters, name) {
@@ -261,9 +264,16 @@ func condition(head http.Header) Condition {
 }
 
 func (c *call) delete() error {
-	err := c.in.Delete(c.r.Context(), []Deletion{{c.key, condition(c.r.Header)}})[0]
+	id := c.q.Get("versionId")
+	d, err := c.deletion(c.key, id, condition(c.r.Header))
+	if err == nil {
+		err = c.in.Delete(c.r.Context(), []Deletion{d})[0]
+	}
 	if err != nil && !errors.Is(err, ErrNoObject) {
 		return err
+	}
+	if id != "" {
+		c.w.Header().Set("X-Amz-Version-Id", id)
 	}
 	c.w.WriteHeader(http.StatusNoContent)
 	return nil
@@ -271,8 +281,7 @@ func (c *call) delete() error {
 
 func (c *call) deleteAll() error {
 	type object struct {
-		Key, ETag              string
-		VersionId              *string
+		Key, VersionId, ETag   string
 		LastModifiedTime, Size *string
 	}
 	var asked struct {
@@ -285,37 +294,45 @@ func (c *call) deleteAll() error {
 	} else if n := len(asked.Object); empty || n == 0 || n > 1000 {
 		return fault("MalformedXML", "")
 	}
-	type deleted struct{ Key string }
-	type failed struct{ Key, Code, Message string }
+	type deleted struct {
+		Key       string
+		VersionId string `xml:",omitempty"`
+	}
+	type failed struct {
+		deleted
+		Code, Message string
+	}
 	answer := struct {
 		XMLName xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ DeleteResult"`
 		Deleted []deleted
 		Error   []failed
 	}{}
 	var all []Deletion
-	fail := func(key string, err error) {
+	var of []deleted
+	fail := func(of deleted, err error) {
 		code, text := c.codeOf(err)
-		answer.Error = append(answer.Error, failed{key, code, s3Text(code, text)})
+		answer.Error = append(answer.Error, failed{of, code, s3Text(code, text)})
 	}
 	for _, o := range asked.Object {
-		switch {
+		is := deleted{o.Key, o.VersionId}
+		switch d, err := c.deletion(o.Key, o.VersionId, Condition{Match: o.ETag}); {
 		case o.Key == "":
 			return fault("MalformedXML", "")
 		case len(o.Key) > maxKey:
-			fail(o.Key, fault("KeyTooLongError", ""))
-		case o.VersionId != nil && *o.VersionId != "null" && *o.VersionId != "":
-			fail(o.Key, fault("NoSuchVersion", ""))
+			fail(is, fault("KeyTooLongError", ""))
 		case o.LastModifiedTime != nil || o.Size != nil:
-			fail(o.Key, fault("NotImplemented", ""))
+			fail(is, fault("NotImplemented", ""))
+		case err != nil:
+			fail(is, err)
 		default:
-			all = append(all, Deletion{o.Key, Condition{Match: o.ETag}})
+			all, of = append(all, d), append(of, is)
 		}
 	}
 	for i, err := range c.in.Delete(c.r.Context(), all) {
 		if err != nil && !errors.Is(err, ErrNoObject) {
-			fail(all[i].Key, err)
+			fail(of[i], err)
 		} else if !asked.Quiet {
-			answer.Deleted = append(answer.Deleted, deleted{all[i].Key})
+			answer.Deleted = append(answer.Deleted, of[i])
 		}
 	}
 	writeXML(c.w, c.r, http.StatusOK, answer)
