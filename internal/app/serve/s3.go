@@ -1,12 +1,14 @@
 package serve
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -161,17 +163,6 @@ func codeOf(status int) string {
 	return "InternalError"
 }
 
-// s3Fail reports that something cannot be read.
-func (h *handler) s3Fail(w http.ResponseWriter, r *http.Request, err error) {
-	if f, ok := errors.AsType[*s3Fault](err); ok {
-		s3Error(w, r, f.code, f.text)
-		return
-	}
-	unlessGone(r)
-	h.tell(r, err)
-	s3Error(w, r, codeOf(statusOf(err)), "")
-}
-
 // s3Error sends an error response in S3's form. An empty text means Amazon's
 // usual one.
 func s3Error(w http.ResponseWriter, r *http.Request, code, text string) {
@@ -179,187 +170,201 @@ func s3Error(w http.ResponseWriter, r *http.Request, code, text string) {
 		w.Header().Del(key)
 	}
 	dropKept(w.Header())
-	writeXML(w, r, s3Codes[code].status, struct {
-		XMLName                            xml.Name `xml:"Error"`
+	writeXML(w, r, s3Codes[code].status, "Error", struct {
 		Code, Message, Resource, RequestId string
-	}{Code: code, Message: s3Text(code, text), Resource: format.Escape(r.URL.Path), RequestId: w.Header().Get(requestID)})
+	}{code, s3Text(code, text), format.Escape(r.URL.Path), w.Header().Get(requestID)})
 }
 
 func s3Text(code, text string) string { return cmp.Or(text, s3Codes[code].text) }
 
-func writeXML(w http.ResponseWriter, r *http.Request, status int, doc any) {
-	b, err := xml.Marshal(doc)
-	if err != nil { // our own types always have a text form
+// writeXML sends a document. Those of errors, and of what was created, have no namespace at Amazon.
+func writeXML(w http.ResponseWriter, r *http.Request, status int, name string, doc any) {
+	start := xml.StartElement{Name: xml.Name{Local: name}}
+	if status == http.StatusOK {
+		start.Name.Space = "http://s3.amazonaws.com/doc/2006-03-01/"
+	}
+	b := bytes.NewBufferString(xml.Header)
+	if err := xml.NewEncoder(b).EncodeElement(doc, start); err != nil { // our own types always have a text form
 		panic(err)
 	}
-	b = append([]byte(xml.Header), b...)
 	w.Header().Set("Content-Type", "application/xml")
-	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+	w.Header().Set("Content-Length", strconv.Itoa(b.Len()))
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		w.Write(b)
+		w.Write(b.Bytes())
 	}
 }
-
-const s3Space = "http://s3.amazonaws.com/doc/2006-03-01/"
 
 // subresources are resources that S3's buckets and objects have, but archives
 // do not.
 var subresources = []string{"accelerate", "acl", "analytics", "attributes", "cors", "delete", "encryption", "inventory", "intelligent-tiering", "legal-hold", "lifecycle", "logging", "metrics", "notification",
 	"object-lock", "ownershipControls", "policy", "policyStatus", "publicAccessBlock", "replication", "requestPayment", "restore", "retention", "select", "session", "tagging", "torrent", "uploads", "uploadId", "website"}
 
+// A call is a request.
+type call struct {
+	s           *S3
+	w           http.ResponseWriter
+	r           *http.Request
+	q           url.Values
+	sig         signature // zero if requests need none
+	bucket, key string
+	h           *handler // of the bucket, if only that is read
+	in          Bucket   // if a Keeper answers
+}
+
 func (s *S3) route(w http.ResponseWriter, r *http.Request, sig signature) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
+	c := &call{s: s, w: w, r: r, q: q, sig: sig}
+	c.bucket, c.key, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	do := (*call).read
+	switch name := verb(r.Method, c.key, q); {
+	case err != nil:
+		err = fault("InvalidURI", "")
+	case s.o.Keeper == nil || c.bucket == "":
+	case s.o.Key.ID != "" && sig.id == "" && name != formVerb:
+		err = fault("AccessDenied", "")
+	case verbs[name] != nil:
+		do, err = verbs[name], c.begin()
+	}
+	if err == nil {
+		err = do(c)
+	}
 	if err != nil {
-		s3Error(w, r, "InvalidURI", "")
-		return
-	}
-	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	if s.o.Keeper != nil && bucket != "" {
-		name := verb(r.Method, key, q)
-		if s.o.Key.ID != "" && sig.id == "" && name != formVerb {
-			s3Error(w, r, "AccessDenied", "")
-			return
-		}
-		if do := verbs[name]; do != nil {
-			(&call{s: s, w: w, r: r, q: q, sig: sig, bucket: bucket, key: key}).write(do)
-			return
-		}
-	}
-	if slices.ContainsFunc(subresources, func(sub string) bool { return q.Has(sub) && (key == "" || sub != "tagging" && sub != "attributes") }) {
-		s3Error(w, r, "NotImplemented", "")
-		return
-	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		s3Error(w, r, "MethodNotAllowed", "The specified method is not allowed against this resource.")
-		return
-	}
-	if bucket == "" {
-		if key != "" {
-			s3Error(w, r, "NoSuchBucket", "")
-			return
-		}
-		s.buckets(w, r)
-		return
-	}
-	h, code, text := s.site.open(r, bucket, "")
-	if h == nil {
-		if code == http.StatusNotFound {
-			s3Error(w, r, "NoSuchBucket", "")
-		} else {
-			_, text, _ = strings.Cut(text, ": ")
-			s3Error(w, r, codeOf(code), text)
-		}
-		return
-	}
-	h = s.site.other(r, h, key)
-	defer h.a.Release()
-	w.Header().Set("X-Amz-Bucket-Region", s.o.Region)
-	switch {
-	case key != "":
-		s.object(w, r, h, bucket, key, q)
-	case r.Method == http.MethodHead:
-		w.WriteHeader(http.StatusOK)
-	case q.Has("location"):
-		type location struct {
-			XMLName xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ LocationConstraint"`
-			Region  string   `xml:",chardata"`
-		}
-		region := s.o.Region
-		if region == "us-east-1" {
-			region = "" // as Amazon does
-		}
-		writeXML(w, r, http.StatusOK, location{Region: region})
-	case q.Has("versioning"):
-		writeXML(w, r, http.StatusOK, struct {
-			XMLName xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ VersioningConfiguration"`
-		}{})
-	default:
-		s.keys(w, r, h, bucket, q)
+		code, text := c.codeOf(err)
+		s3Error(w, r, code, text)
 	}
 }
 
-func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, bucket, key string, q url.Values) {
-	id, err := versionAsked(q)
-	var e holdall.Entry
-	if err == nil {
-		e, err = s.lookup(r.Context(), h, bucket, key, id)
-	}
+// answer sends a document.
+func (c *call) answer(name string, doc any) error {
+	writeXML(c.w, c.r, http.StatusOK, name, doc)
+	return nil
+}
+
+// done sends a status.
+func (c *call) done(status int) error {
+	c.w.WriteHeader(status)
+	return nil
+}
+
+// open opens a bucket, which must be released.
+func (c *call) open(bucket string) (*handler, error) {
+	h, code, text := c.s.site.open(c.r, bucket, "")
 	switch {
-	case err == errMarker:
-		w.Header().Set("Allow", "DELETE")
-		w.Header().Set("X-Amz-Delete-Marker", "true")
-		fallthrough
-	case err != nil:
-		h.s3Fail(w, r, err)
-		return
-	case id != "":
-		w.Header().Set("X-Amz-Version-Id", id)
+	case code == http.StatusNotFound:
+		return nil, fault("NoSuchBucket", "")
+	case h == nil:
+		_, text, _ = strings.Cut(text, ": ")
+		return nil, fault(codeOf(code), text)
 	}
-	if q.Has("tagging") {
-		doc := struct {
-			XMLName xml.Name `xml:"Tagging"`
-			Xmlns   string   `xml:"xmlns,attr"`
-			TagSet  struct{ Tag []s3Tagged }
-		}{Xmlns: s3Space}
+	return h, nil
+}
+
+// read answers what needs no Keeper.
+func (c *call) read() (err error) {
+	switch {
+	case slices.ContainsFunc(subresources, func(sub string) bool { return c.q.Has(sub) && (c.key == "" || sub != "tagging" && sub != "attributes") }):
+		return fault("NotImplemented", "")
+	case c.r.Method != http.MethodGet && c.r.Method != http.MethodHead:
+		return fault("MethodNotAllowed", notAllowed)
+	case c.bucket == "" && c.key == "":
+		return c.buckets()
+	case c.bucket == "":
+		return fault("NoSuchBucket", "")
+	}
+	h, err := c.open(c.bucket)
+	if err != nil {
+		return err
+	}
+	c.h = c.s.site.other(c.r, h, c.key)
+	defer c.h.a.Release()
+	c.w.Header().Set("X-Amz-Bucket-Region", c.s.o.Region)
+	switch {
+	case c.key != "":
+		return c.get()
+	case c.r.Method == http.MethodHead:
+		return c.done(http.StatusOK)
+	case c.q.Has("location"):
+		region := c.s.o.Region
+		if region == "us-east-1" {
+			region = "" // as Amazon does
+		}
+		return c.answer("LocationConstraint", region)
+	case c.q.Has("versioning"):
+		return c.answer("VersioningConfiguration", "")
+	}
+	return c.keys()
+}
+
+const notAllowed = "The specified method is not allowed against this resource."
+
+// get answers a request for an object.
+func (c *call) get() error {
+	id, err := versionAsked(c.q)
+	if err != nil {
+		return err
+	}
+	e, err := c.lookup(c.h, c.bucket, c.key, id)
+	if err == errMarker {
+		c.w.Header().Set("Allow", "DELETE")
+		c.w.Header().Set("X-Amz-Delete-Marker", "true")
+	}
+	if err != nil {
+		return err
+	}
+	if id != "" {
+		c.w.Header().Set("X-Amz-Version-Id", id)
+	}
+	if c.q.Has("tagging") {
+		var doc struct{ TagSet struct{ Tag []s3Tagged } }
 		doc.TagSet.Tag = tagsOf(e)
-		writeXML(w, r, http.StatusOK, doc)
-		return
+		return c.answer("Tagging", doc)
 	}
-	if q.Has("attributes") {
-		s.attributes(w, r, h, e)
-		return
+	if c.q.Has("attributes") {
+		return c.attributes(e)
 	}
-	r, e, code, text := s.asked(r, q, h.a, e)
-	if code != "" {
-		s3Error(w, r, code, text)
-		return
+	r, e, err := c.asked(e)
+	if err != nil {
+		return err
 	}
 	sums, kind := e.Attr, sumsOf(e.Attr).ChecksumType
-	if count, several := partsOf(keptTag(e)); several && q.Has("partNumber") {
-		w.Header().Set("X-Amz-Mp-Parts-Count", strconv.Itoa(count))
-		n, _ := strconv.Atoi(q.Get("partNumber"))
+	if count, several := partsOf(keptTag(e)); several && c.q.Has("partNumber") {
+		c.w.Header().Set("X-Amz-Mp-Parts-Count", strconv.Itoa(count))
+		n, _ := strconv.Atoi(c.q.Get("partNumber"))
 		sums = partSums(e, n)
 	} else if r.Header.Get("Range") != "" {
 		sums = nil
 	}
 	if strings.EqualFold(r.Header.Get(checksumHeader+"mode"), "ENABLED") && kind != "" && sums != nil {
-		setChecksums(w.Header(), sums)
-		w.Header().Set(uploadType, kind)
+		setChecksums(c.w.Header(), sums)
+		c.w.Header().Set(uploadType, kind)
 	}
-	h.bucket = true
-	x := &s3Writer{ResponseWriter: w, r: r, again: func() error {
-		_, err := s.lookup(r.Context(), h, bucket, key, id)
+	c.h.bucket = true
+	c.h.content(&s3Writer{ResponseWriter: c.w, r: r, again: func() error {
+		_, err := c.lookup(c.h, c.bucket, c.key, id)
 		return err
-	}}
-	h.content(x, r, e)
+	}}, r, e)
+	return nil
 }
 
 // attributes answers GetObjectAttributes.
-func (s *S3) attributes(w http.ResponseWriter, r *http.Request, h *handler, e holdall.Entry) {
-	type part struct {
-		PartNumber int
-		Size       int64
-		sumsDoc
-	}
+func (c *call) attributes(e holdall.Entry) error {
 	type parts struct {
 		PartsCount, PartNumberMarker, NextPartNumberMarker, MaxParts int
 		IsTruncated                                                  bool
-		Part                                                         []part
+		Part                                                         []partDoc
 	}
 	doc := struct {
-		XMLName      xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ GetObjectAttributesResponse"`
-		ETag         string   `xml:",omitempty"`
+		ETag         string `xml:",omitempty"`
 		Checksum     *sumsDoc
 		ObjectParts  *parts
 		StorageClass string `xml:",omitempty"`
 		ObjectSize   *int64
 	}{}
-	asked := strings.Join(r.Header["X-Amz-Object-Attributes"], ",")
-	for name := range strings.SplitSeq(asked, ",") {
+	for name := range strings.SplitSeq(strings.Join(c.r.Header["X-Amz-Object-Attributes"], ","), ",") {
 		switch strings.TrimSpace(name) {
 		case "ETag":
-			doc.ETag = strings.Trim(s3Tag(h.a, e), `"`)
+			doc.ETag = strings.Trim(s3Tag(c.h.a, e), `"`)
 		case "Checksum":
 			if sums := sumsOf(e.Attr); sums != (sumsDoc{}) {
 				doc.Checksum = &sums
@@ -369,37 +374,28 @@ func (s *S3) attributes(w http.ResponseWriter, r *http.Request, h *handler, e ho
 			if !several {
 				continue
 			}
-			most, err := strconv.Atoi(cmp.Or(r.Header.Get("X-Amz-Max-Parts"), "1000"))
-			after, aerr := strconv.Atoi(cmp.Or(r.Header.Get("X-Amz-Part-Number-Marker"), "0"))
-			if err != nil || aerr != nil || most < 0 || after < 0 {
-				s3Error(w, r, "InvalidArgument", "")
-				return
+			most, err := number("x-amz-max-parts", c.r.Header.Get("X-Amz-Max-Parts"), 1000, 1000)
+			after, aerr := number("x-amz-part-number-marker", c.r.Header.Get("X-Amz-Part-Number-Marker"), 0, math.MaxInt32)
+			if err = cmp.Or(err, aerr); err != nil {
+				return err
 			}
-			doc.ObjectParts = &parts{PartsCount: n, PartNumberMarker: after, MaxParts: min(most, 1000)}
+			var all []Part
 			for i, size := range partSizes(e) {
-				if i < after {
-					continue
-				}
-				if len(doc.ObjectParts.Part) == doc.ObjectParts.MaxParts {
-					doc.ObjectParts.IsTruncated = true
-					break
-				}
-				x := part{i + 1, size, sumsOf(partSums(e, i+1))}
-				x.ChecksumType = ""
-				doc.ObjectParts.Part = append(doc.ObjectParts.Part, x)
-				doc.ObjectParts.NextPartNumberMarker = i + 1
+				all = append(all, Part{Number: i + 1, Size: size, Headers: partSums(e, i+1)})
 			}
+			x := parts{PartsCount: n, PartNumberMarker: after, MaxParts: most}
+			x.Part, x.NextPartNumberMarker, x.IsTruncated = partDocs(all, after, most)
+			doc.ObjectParts = &x
 		case "StorageClass":
 			doc.StorageClass = "STANDARD"
 		case "ObjectSize":
 			doc.ObjectSize = &e.Size
 		default:
-			s3Error(w, r, "InvalidArgument", "Invalid attribute name specified.")
-			return
+			return fault("InvalidArgument", "Invalid attribute name specified.")
 		}
 	}
-	w.Header().Set("Last-Modified", modTime(h.a, e).UTC().Format(http.TimeFormat))
-	writeXML(w, r, http.StatusOK, doc)
+	c.w.Header().Set("Last-Modified", modTime(c.h.a, e).UTC().Format(http.TimeFormat))
+	return c.answer("GetObjectAttributesResponse", doc)
 }
 
 // An s3Writer converts error responses to S3's documents.

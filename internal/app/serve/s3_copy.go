@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -49,15 +48,12 @@ func (c *call) origin() (*origin, error) {
 
 // object opens an object of any bucket or archive of the site: its newest version if there is no ID.
 func (c *call) object(bucket, key, id string) (o *origin, err error) {
-	h, code, text := c.s.site.open(c.r, bucket, "")
-	switch {
-	case code == http.StatusNotFound:
-		return nil, fault("NoSuchBucket", "")
-	case h == nil:
-		return nil, fault(codeOf(code), text)
+	h, err := c.open(bucket)
+	if err != nil {
+		return nil, err
 	}
 	o = &origin{h: h, bucket: bucket, version: id, release: h.a.Release}
-	if o.e, err = c.s.lookup(c.r.Context(), h, bucket, key, id); err != nil {
+	if o.e, err = c.lookup(h, bucket, key, id); err != nil {
 		o.release()
 		return nil, err
 	}
@@ -117,12 +113,10 @@ func (o *origin) write(ctx context.Context, w io.Writer, off, n int64) error {
 
 // copied answers for a copy.
 func (c *call) copied(name string, p *payload, w Written, headers map[string]string) error {
-	writeXML(c.w, c.r, http.StatusOK, struct {
-		XMLName            xml.Name
+	return c.answer(name, struct {
 		LastModified, ETag string
 		sumsDoc
-	}{XMLName: xml.Name{Space: s3Space, Local: name}, LastModified: s3Time(w.Time), ETag: p.etag, sumsDoc: sumsOf(headers)})
-	return nil
+	}{s3Time(w.Time), p.etag, sumsOf(headers)})
 }
 
 // algorithmAsked returns the algorithm of X-Amz-Checksum-Algorithm, or nil.

@@ -130,10 +130,7 @@ func (c *call) form() error {
 		c.w.Header().Set("Location", to.String())
 		c.w.WriteHeader(http.StatusSeeOther)
 	case status == http.StatusCreated:
-		writeXML(c.w, c.r, status, struct {
-			XMLName xml.Name `xml:"PostResponse"`
-			objectDoc
-		}{objectDoc: c.objectDoc(p.etag)})
+		writeXML(c.w, c.r, status, "PostResponse", c.objectDoc(p.etag))
 	case status == http.StatusOK:
 		c.w.WriteHeader(status)
 	default:

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -21,30 +20,24 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-func (s *S3) buckets(w http.ResponseWriter, r *http.Request) {
-	all, ok := s.site.archives(r)
+func (c *call) buckets() error {
+	all, ok := c.s.site.archives(c.r)
 	if !ok {
-		s3Error(w, r, "InternalError", "")
-		return
+		return fault("InternalError", "")
 	}
 	type bucket struct{ Name, CreationDate string }
 	doc := struct {
-		XMLName                   xml.Name `xml:"ListAllMyBucketsResult"`
-		Xmlns                     string   `xml:"xmlns,attr"`
 		Owner                     s3Owner
 		Buckets                   struct{ Bucket []bucket }
 		Prefix, ContinuationToken string `xml:",omitempty"`
-	}{Xmlns: s3Space, Owner: holdallOwner}
-	q := r.URL.Query()
-	most, err := strconv.Atoi(cmp.Or(q.Get("max-buckets"), "10000"))
+	}{Owner: holdallOwner, Prefix: c.q.Get("prefix")}
+	most, err := strconv.Atoi(cmp.Or(c.q.Get("max-buckets"), "10000"))
 	if err != nil || most < 1 || most > 10_000 {
-		s3Error(w, r, "InvalidArgument", "max-buckets: expected a number from 1 to 10000")
-		return
+		return fault("InvalidArgument", "max-buckets: expected a number from 1 to 10000")
 	}
-	doc.Prefix = q.Get("prefix")
 	slices.SortFunc(all, func(a, b Listed) int { return strings.Compare(a.Name, b.Name) })
 	for _, x := range all {
-		if !strings.HasPrefix(x.Name, doc.Prefix) || x.Name <= q.Get("continuation-token") {
+		if !strings.HasPrefix(x.Name, doc.Prefix) || x.Name <= c.q.Get("continuation-token") {
 			continue
 		}
 		if n := len(doc.Buckets.Bucket); n == most {
@@ -53,7 +46,7 @@ func (s *S3) buckets(w http.ResponseWriter, r *http.Request) {
 		}
 		doc.Buckets.Bucket = append(doc.Buckets.Bucket, bucket{format.Escape(x.Name), s3Time(x.ModTime)})
 	}
-	writeXML(w, r, http.StatusOK, doc)
+	return c.answer("ListAllMyBucketsResult", doc)
 }
 
 func s3Time(t time.Time) string {
@@ -109,17 +102,30 @@ const maxKeys = 1000
 // archive is as long.
 const maxKeyLen = 64 << 10
 
-func parseKeysQuery(q url.Values) (k keysQuery, wrong string) {
-	k = keysQuery{prefix: q.Get("prefix"), delimiter: q.Get("delimiter"), most: maxKeys, owner: q.Get("fetch-owner") == "true"}
+// number returns a number that a client has sent, from 0 to most.
+func number(name, text string, otherwise, most int) (int, error) {
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < 0 {
+		return 0, fault("InvalidArgument", name+": expected a number, at least 0")
+	}
+	return int(min(n, int64(most))), nil
+}
+
+func parseKeysQuery(q url.Values) (k keysQuery, err error) {
+	wrong := func(why string) (keysQuery, error) { return k, fault("InvalidArgument", why) }
+	k = keysQuery{prefix: q.Get("prefix"), delimiter: q.Get("delimiter"), owner: q.Get("fetch-owner") == "true"}
 	switch q.Get("list-type") {
 	case "2":
 		k.v2 = true
 	case "", "1":
 	default:
-		return k, "list-type: expected 2"
+		return wrong("list-type: expected 2")
 	}
 	if k.encoding = q.Get("encoding-type"); k.encoding != "" && k.encoding != "url" {
-		return k, "encoding-type: expected url"
+		return wrong("encoding-type: expected url")
 	}
 	most, marker, id := "max-keys", "marker", ""
 	switch {
@@ -128,25 +134,21 @@ func parseKeysQuery(q url.Values) (k keysQuery, wrong string) {
 	case q.Has("versions"):
 		marker, id = "key-marker", "version-id-marker"
 	}
-	if s := q.Get(most); s != "" {
-		n, err := strconv.ParseInt(s, 10, 32)
-		if err != nil || n < 0 {
-			return k, most + ": expected a number, at least 0"
-		}
-		k.most = int(min(n, maxKeys))
+	if k.most, err = number(most, q.Get(most), maxKeys, maxKeys); err != nil {
+		return k, err
 	}
 	if k.v2 {
 		k.after = q.Get("start-after")
 		if token := q.Get("continuation-token"); token != "" {
 			b, err := base64.RawURLEncoding.Strict().DecodeString(token)
 			if err != nil {
-				return k, "continuation-token: expected the NextContinuationToken of an earlier page"
+				return wrong("continuation-token: expected the NextContinuationToken of an earlier page")
 			}
 			k.after, k.from = "", string(b)
 		}
 	} else {
 		if k.marker, k.afterID = q.Get(marker), q.Get(id); k.marker == "" && k.afterID != "" && q.Has("versions") {
-			return k, id + ": expected a " + marker
+			return wrong(id + ": expected a " + marker)
 		}
 		k.after = k.marker
 		if k.delimiter != "" && strings.HasPrefix(k.after, k.prefix) && strings.HasSuffix(k.after, k.delimiter) && len(k.after) > len(k.prefix) {
@@ -155,7 +157,7 @@ func parseKeysQuery(q url.Values) (k keysQuery, wrong string) {
 		}
 	}
 	if len(k.prefix) > maxKeyLen || len(k.delimiter) > maxKeyLen || len(k.after) > maxKeyLen || len(k.from) > maxKeyLen {
-		return k, "expected shorter words"
+		return wrong("expected shorter words")
 	}
 	switch {
 	case k.afterID != "":
@@ -163,7 +165,7 @@ func parseKeysQuery(q url.Values) (k keysQuery, wrong string) {
 	case k.after != "":
 		k.from = max(k.from, k.after+"\x00")
 	}
-	return k, ""
+	return k, nil
 }
 
 // successor returns the first string after all strings that begin with s, or
@@ -177,38 +179,53 @@ func successor(s string) string {
 	return ""
 }
 
-// A found is a key, or the common prefix of several.
-type found struct {
-	Version
-	common bool
-}
-
-// newest yields the keys that begin with prefix, starting at from.
-func (h *handler) newest(ctx context.Context, prefix, from string) iter.Seq2[Version, error] {
-	entries := h.a.Keys(ctx, prefix, from)
-	if strings.HasPrefix(consolidatedName, prefix) {
-		entries = h.withConsolidated(ctx, entries, from)
-	}
-	return func(yield func(Version, error) bool) {
-		for e, err := range entries {
-			v := Version{Key: e.Name, Newest: true}
-			if err == nil {
-				v.Entry, err = h.asKey(ctx, e)
-			}
-			if !errors.Is(err, fs.ErrNotExist) && !yield(v, err) {
-				return
+// newest returns what yields the keys that begin with prefix, starting at from.
+func (h *handler) newest(ctx context.Context) func(prefix, from string) iter.Seq2[Version, error] {
+	return func(prefix, from string) iter.Seq2[Version, error] {
+		entries := h.a.Keys(ctx, prefix, from)
+		if strings.HasPrefix(consolidatedName, prefix) {
+			entries = h.withConsolidated(ctx, entries, from)
+		}
+		return func(yield func(Version, error) bool) {
+			for e, err := range entries {
+				v := Version{Key: e.Name, Newest: true}
+				if err == nil {
+					v.Entry, err = h.asKey(ctx, e)
+				}
+				if !errors.Is(err, fs.ErrNotExist) && !yield(v, err) {
+					return
+				}
 			}
 		}
 	}
 }
 
-// findKeys lists keys. next is the place where the listing continues, or "" at
-// its end.
-func findKeys(ctx context.Context, k keysQuery, versions func(prefix, from string) iter.Seq2[Version, error]) (all []found, next string, err error) {
-	if k.most == 0 {
-		return nil, "", nil
+// A keysPage is one page of a list of keys, and a part of its document.
+type keysPage struct {
+	Delimiter    keyText `xml:",omitempty"`
+	EncodingType string  `xml:",omitempty"`
+	IsTruncated  bool
+
+	keys    []Version
+	common  []s3Prefix
+	behind  string // the place after its last key
+	lastKey keyText
+	lastID  string
+}
+
+// next returns the markers of the next page, if there is one.
+func (p *keysPage) next() (key keyText, id string) {
+	if p.IsTruncated {
+		return p.lastKey, p.lastID
 	}
-	behind := "" // the place after the last key
+	return "", ""
+}
+
+// findKeys lists keys.
+func findKeys(ctx context.Context, k keysQuery, versions func(prefix, from string) iter.Seq2[Version, error]) (p keysPage, err error) {
+	if p.Delimiter, p.EncodingType = k.text(k.delimiter), k.encoding; k.most == 0 {
+		return p, nil
+	}
 	from := k.from
 again:
 	n := 0
@@ -217,34 +234,26 @@ again:
 			err = context.Cause(ctx)
 		}
 		if err != nil {
-			return nil, "", err
+			return p, err
 		}
-		f := found{Version: v}
-		if i := strings.Index(v.Key[len(k.prefix):], k.delimiter); k.delimiter != "" && i >= 0 {
-			f = found{Version{Key: v.Key[:len(k.prefix)+i+len(k.delimiter)]}, true}
+		if len(p.keys)+len(p.common) == k.most {
+			p.IsTruncated = true
+			return p, nil
 		}
-		if len(all) == k.most {
-			return all, behind, nil
+		i := strings.Index(v.Key[len(k.prefix):], k.delimiter)
+		if k.delimiter == "" || i < 0 {
+			p.keys, p.behind, p.lastKey, p.lastID = append(p.keys, v), v.Key+"\x00", k.text(v.Key), v.id()
+			continue
 		}
-		all = append(all, f)
-		if behind = f.Key + "\x00"; f.common {
-			if behind = successor(f.Key); behind == "" {
-				return all, "", nil
-			}
-			from = behind
-			goto again
+		common := v.Key[:len(k.prefix)+i+len(k.delimiter)]
+		p.behind, p.lastKey, p.lastID = successor(common), k.text(common), ""
+		p.common = append(p.common, s3Prefix{p.lastKey})
+		if from = p.behind; from == "" {
+			break
 		}
+		goto again
 	}
-	return all, "", nil
-}
-
-// next returns the markers of the page after one.
-func (k keysQuery) next(page []found, more string) (key keyText, id string) {
-	if more == "" {
-		return "", ""
-	}
-	last := page[len(page)-1]
-	return k.text(last.Key), last.id()
+	return p, nil
 }
 
 // isKey reports whether a name can be a key. Every name can if the archive's
@@ -285,65 +294,51 @@ var holdallOwner = s3Owner{"holdall", "holdall"}
 
 type s3Prefix struct{ Prefix keyText }
 
-func (s *S3) keys(w http.ResponseWriter, r *http.Request, h *handler, bucket string, q url.Values) {
-	k, wrong := parseKeysQuery(q)
-	if wrong != "" {
-		s3Error(w, r, "InvalidArgument", wrong)
-		return
-	}
-	versions := func(prefix, from string) iter.Seq2[Version, error] { return h.newest(r.Context(), prefix, from) }
-	if q.Has("versions") {
-		versions = s.versions(r.Context(), h, bucket, k)
-	}
-	all, next, err := findKeys(r.Context(), k, versions)
+// keys answers ListObjects and ListObjectsV2.
+func (c *call) keys() error {
+	k, err := parseKeysQuery(c.q)
 	if err != nil {
-		h.s3Fail(w, r, err)
-		return
+		return err
 	}
-	if q.Has("versions") {
-		s.listVersions(w, r, h, bucket, k, all, next)
-		return
+	if c.q.Has("versions") {
+		return c.listVersions(k)
+	}
+	p, err := findKeys(c.r.Context(), k, c.h.newest(c.r.Context()))
+	if err != nil {
+		return err
 	}
 	doc := struct {
-		XMLName               xml.Name `xml:"ListBucketResult"`
-		Xmlns                 string   `xml:"xmlns,attr"`
-		Name                  string
-		Prefix                keyText
-		Marker                *keyText `xml:",omitempty"`
-		StartAfter            keyText  `xml:",omitempty"`
-		ContinuationToken     *string  `xml:",omitempty"`
-		KeyCount              *int     `xml:",omitempty"`
-		MaxKeys               int
-		Delimiter             keyText `xml:",omitempty"`
-		EncodingType          string  `xml:",omitempty"`
-		IsTruncated           bool
+		Name              string
+		Prefix            keyText
+		Marker            *keyText `xml:",omitempty"`
+		StartAfter        keyText  `xml:",omitempty"`
+		ContinuationToken *string  `xml:",omitempty"`
+		KeyCount          *int     `xml:",omitempty"`
+		MaxKeys           int
+		keysPage
 		NextMarker            keyText `xml:",omitempty"`
 		NextContinuationToken string  `xml:",omitempty"`
 		Contents              []s3Object
 		CommonPrefixes        []s3Prefix
-	}{Xmlns: s3Space, Name: format.Escape(bucket), Prefix: keyText(k.prefix), MaxKeys: k.most, Delimiter: k.text(k.delimiter), EncodingType: k.encoding, IsTruncated: next != ""}
+	}{Name: format.Escape(c.bucket), Prefix: keyText(k.prefix), MaxKeys: k.most, keysPage: p, CommonPrefixes: p.common}
 	if k.v2 {
-		doc.KeyCount, doc.StartAfter, doc.Prefix = new(len(all)), k.text(q.Get("start-after")), k.text(k.prefix)
-		if q.Has("continuation-token") {
-			doc.ContinuationToken = new(q.Get("continuation-token"))
+		doc.KeyCount, doc.StartAfter, doc.Prefix = new(len(p.keys)+len(p.common)), k.text(c.q.Get("start-after")), k.text(k.prefix)
+		if c.q.Has("continuation-token") {
+			doc.ContinuationToken = new(c.q.Get("continuation-token"))
 		}
-		if next != "" {
-			doc.NextContinuationToken = base64.RawURLEncoding.EncodeToString([]byte(next))
+		if p.IsTruncated {
+			doc.NextContinuationToken = base64.RawURLEncoding.EncodeToString([]byte(p.behind))
 		}
 	} else {
 		doc.Marker = new(k.text(k.marker))
-		doc.NextMarker, _ = k.next(all, next)
+		doc.NextMarker, _ = p.next()
 	}
-	for _, f := range all {
-		if f.common {
-			doc.CommonPrefixes = append(doc.CommonPrefixes, s3Prefix{k.text(f.Key)})
-			continue
-		}
-		o := s3Object{Key: k.text(f.Key), LastModified: s3Time(modTime(h.a, f.Entry)), ETag: s3Tag(h.a, f.Entry), Size: f.Entry.Size, StorageClass: "STANDARD"}
+	for _, v := range p.keys {
+		o := s3Object{Key: k.text(v.Key), LastModified: s3Time(modTime(c.h.a, v.Entry)), ETag: s3Tag(c.h.a, v.Entry), Size: v.Entry.Size, StorageClass: "STANDARD"}
 		if k.owner || !k.v2 {
 			o.Owner = &holdallOwner
 		}
 		doc.Contents = append(doc.Contents, o)
 	}
-	writeXML(w, r, http.StatusOK, doc)
+	return c.answer("ListBucketResult", doc)
 }

@@ -52,8 +52,7 @@ func (c *call) extract() error {
 	}
 	p.upload(Condition{}, map[string]string{}).End()
 	c.wrote(p.etag, nil)
-	c.w.WriteHeader(http.StatusOK)
-	return nil
+	return c.done(http.StatusOK)
 }
 
 // untarred decompresses a tar.

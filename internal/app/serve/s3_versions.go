@@ -2,12 +2,9 @@ package serve
 
 import (
 	"cmp"
-	"context"
-	"encoding/xml"
 	"errors"
 	"io/fs"
 	"iter"
-	"net/http"
 	"net/url"
 	"regexp"
 	"unicode/utf8"
@@ -24,7 +21,7 @@ var versionID = regexp.MustCompile(`^[A-Z2-7]{24}$`)
 
 var (
 	errVersion = fault("InvalidArgument", "Invalid version id specified")
-	errMarker  = fault("MethodNotAllowed", "The specified method is not allowed against this resource.")
+	errMarker  = fault("MethodNotAllowed", notAllowed)
 	errOld     = fault("NotImplemented", "An older version cannot be changed or deleted alone. It goes when its archive is compacted, or with all of its object by 'holdall fleet forget-object'.")
 )
 
@@ -46,15 +43,16 @@ func versionAsked(q url.Values) (id string, err error) {
 
 // versions returns what yields the versions of a bucket's keys, after those that are asked for. In archives, each has
 // one.
-func (s *S3) versions(ctx context.Context, h *handler, bucket string, k keysQuery) func(prefix, from string) iter.Seq2[Version, error] {
+func (c *call) versions(h *handler, bucket string, k keysQuery) func(prefix, from string) iter.Seq2[Version, error] {
 	var b Bucket
-	if s.o.Keeper != nil {
-		b, _ = s.o.Keeper.Bucket(ctx, bucket)
+	ctx := c.r.Context()
+	if c.s.o.Keeper != nil {
+		b, _ = c.s.o.Keeper.Bucket(ctx, bucket)
+	}
+	if b == nil {
+		return h.newest(ctx)
 	}
 	return func(prefix, from string) iter.Seq2[Version, error] {
-		if b == nil {
-			return h.newest(ctx, prefix, from)
-		}
 		return func(yield func(Version, error) bool) {
 			for v, err := range b.Versions(ctx, prefix, from) {
 				if k.afterID != "" && v.Key == k.after {
@@ -75,10 +73,10 @@ func (s *S3) versions(ctx context.Context, h *handler, bucket string, k keysQuer
 }
 
 // lookup finds a version of an object: the newest one if there is no ID.
-func (s *S3) lookup(ctx context.Context, h *handler, bucket, key, id string) (e holdall.Entry, err error) {
+func (c *call) lookup(h *handler, bucket, key, id string) (e holdall.Entry, err error) {
 	if id == "" || id == newest {
 		if err = fs.ErrNotExist; h.isKey(key) {
-			e, err = h.resolve(ctx, key)
+			e, err = h.resolve(c.r.Context(), key)
 		}
 		switch none := errors.Is(err, fs.ErrNotExist) || err == nil && !e.Kind.HasContent(); {
 		case !none:
@@ -89,7 +87,7 @@ func (s *S3) lookup(ctx context.Context, h *handler, bucket, key, id string) (e 
 			return e, fault("NoSuchKey", "")
 		}
 	}
-	for v, err := range s.versions(ctx, h, bucket, keysQuery{})(key, key) {
+	for v, err := range c.versions(h, bucket, keysQuery{})(key, key) {
 		switch {
 		case err != nil:
 			return e, err
@@ -125,7 +123,11 @@ func (c *call) deletion(key, id string, cond Condition) (Deletion, error) {
 }
 
 // listVersions answers ListObjectVersions.
-func (s *S3) listVersions(w http.ResponseWriter, r *http.Request, h *handler, bucket string, k keysQuery, all []found, next string) {
+func (c *call) listVersions(k keysQuery) error {
+	p, err := findKeys(c.r.Context(), k, c.versions(c.h, c.bucket, k))
+	if err != nil {
+		return err
+	}
 	type version struct {
 		Key          keyText
 		VersionId    string
@@ -137,32 +139,25 @@ func (s *S3) listVersions(w http.ResponseWriter, r *http.Request, h *handler, bu
 		Owner        s3Owner
 	}
 	doc := struct {
-		XMLName               xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListVersionsResult"`
-		Name                  string
-		Prefix, KeyMarker     keyText
-		VersionIdMarker       string
-		NextKeyMarker         keyText `xml:",omitempty"`
-		NextVersionIdMarker   string  `xml:",omitempty"`
-		MaxKeys               int
-		Delimiter             keyText `xml:",omitempty"`
-		EncodingType          string  `xml:",omitempty"`
-		IsTruncated           bool
+		Name                string
+		Prefix, KeyMarker   keyText
+		VersionIdMarker     string
+		NextKeyMarker       keyText `xml:",omitempty"`
+		NextVersionIdMarker string  `xml:",omitempty"`
+		MaxKeys             int
+		keysPage
 		Version, DeleteMarker []version
 		CommonPrefixes        []s3Prefix
-	}{Name: format.Escape(bucket), Prefix: k.text(k.prefix), KeyMarker: k.text(k.marker), VersionIdMarker: k.afterID, MaxKeys: k.most, Delimiter: k.text(k.delimiter), EncodingType: k.encoding, IsTruncated: next != ""}
-	doc.NextKeyMarker, doc.NextVersionIdMarker = k.next(all, next)
-	for _, f := range all {
-		if f.common {
-			doc.CommonPrefixes = append(doc.CommonPrefixes, s3Prefix{k.text(f.Key)})
-			continue
-		}
-		x := version{Key: k.text(f.Key), VersionId: f.id(), IsLatest: f.Newest, LastModified: s3Time(modTime(h.a, f.Entry)), Owner: holdallOwner}
-		if f.Deleted {
+	}{Name: format.Escape(c.bucket), Prefix: k.text(k.prefix), KeyMarker: k.text(k.marker), VersionIdMarker: k.afterID, MaxKeys: k.most, keysPage: p, CommonPrefixes: p.common}
+	doc.NextKeyMarker, doc.NextVersionIdMarker = p.next()
+	for _, v := range p.keys {
+		x := version{Key: k.text(v.Key), VersionId: v.id(), IsLatest: v.Newest, LastModified: s3Time(modTime(c.h.a, v.Entry)), Owner: holdallOwner}
+		if v.Deleted {
 			doc.DeleteMarker = append(doc.DeleteMarker, x)
 			continue
 		}
-		x.ETag, x.Size, x.StorageClass = s3Tag(h.a, f.Entry), &f.Entry.Size, "STANDARD"
+		x.ETag, x.Size, x.StorageClass = s3Tag(c.h.a, v.Entry), &v.Entry.Size, "STANDARD"
 		doc.Version = append(doc.Version, x)
 	}
-	writeXML(w, r, http.StatusOK, doc)
+	return c.answer("ListVersionsResult", doc)
 }

@@ -9,26 +9,13 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
 )
 
-// A call is a request that a Keeper answers.
-type call struct {
-	s           *S3
-	w           http.ResponseWriter
-	r           *http.Request
-	q           url.Values
-	sig         signature // zero if requests need none
-	bucket, key string
-	in          Bucket
-}
-
 // verbs are what a Keeper adds to a server, by method, level and subresource.
-// Their errors are sent by fail.
 var verbs = map[string]func(*call) error{
 	"PUT bucket": (*call).makeBucket, "DELETE bucket": (*call).removeBucket,
 	"POST bucket?delete": (*call).deleteAll, "GET bucket?uploads": (*call).listUploads,
@@ -54,17 +41,6 @@ func verb(method, key string, q url.Values) string {
 		}
 	}
 	return name
-}
-
-// write answers a request with one of verbs.
-func (c *call) write(do func(*call) error) {
-	err := c.begin()
-	if err == nil {
-		err = do(c)
-	}
-	if err != nil {
-		c.fail(err)
-	}
 }
 
 // parameters are those of requests that write, without those of signatures.
@@ -133,12 +109,6 @@ func unknownHeaders(head http.Header) error {
 	return nil
 }
 
-// fail sends an error.
-func (c *call) fail(err error) {
-	code, text := c.codeOf(err)
-	s3Error(c.w, c.r, code, text)
-}
-
 // codeOf returns the code of an error, and logs it if it has none.
 func (c *call) codeOf(err error) (code, text string) {
 	if f, ok := errors.AsType[*s3Fault](err); ok {
@@ -157,6 +127,10 @@ func (c *call) codeOf(err error) (code, text string) {
 		}
 	}
 	unlessGone(c.r)
+	if c.h != nil {
+		c.h.tell(c.r, err)
+		return codeOf(statusOf(err)), ""
+	}
 	c.s.site.o.Log.Error("cannot be written", "bucket", c.bucket, "key", format.Escape(c.key), "error", err)
 	if code := codeOf(statusOf(err)); code != "InternalError" {
 		return code, ""
@@ -246,8 +220,7 @@ func (c *call) makeBucket() error {
 	}
 	c.s.site.set.Again()
 	c.w.Header().Set("Location", "/"+c.bucket)
-	c.w.WriteHeader(http.StatusOK)
-	return nil
+	return c.done(http.StatusOK)
 }
 
 func (c *call) removeBucket() error {
@@ -255,8 +228,7 @@ func (c *call) removeBucket() error {
 		return err
 	}
 	c.s.site.set.Again()
-	c.w.WriteHeader(http.StatusNoContent)
-	return nil
+	return c.done(http.StatusNoContent)
 }
 
 func condition(head http.Header) Condition {
@@ -275,8 +247,7 @@ func (c *call) delete() error {
 	if id != "" {
 		c.w.Header().Set("X-Amz-Version-Id", id)
 	}
-	c.w.WriteHeader(http.StatusNoContent)
-	return nil
+	return c.done(http.StatusNoContent)
 }
 
 func (c *call) deleteAll() error {
@@ -302,11 +273,10 @@ func (c *call) deleteAll() error {
 		deleted
 		Code, Message string
 	}
-	answer := struct {
-		XMLName xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ DeleteResult"`
+	var answer struct {
 		Deleted []deleted
 		Error   []failed
-	}{}
+	}
 	var all []Deletion
 	var of []deleted
 	fail := func(of deleted, err error) {
@@ -335,8 +305,7 @@ func (c *call) deleteAll() error {
 			answer.Deleted = append(answer.Deleted, of[i])
 		}
 	}
-	writeXML(c.w, c.r, http.StatusOK, answer)
-	return nil
+	return c.answer("DeleteResult", answer)
 }
 
 // wrote sets the headers of a response for content that was written.
@@ -362,17 +331,4 @@ func checksumType(value string) string {
 		return "COMPOSITE"
 	}
 	return "FULL_OBJECT"
-}
-
-// number returns a number of the query, at least 0.
-func (c *call) number(name string, most int) (int, error) {
-	s := c.q.Get(name)
-	if s == "" {
-		return most, nil
-	}
-	n, err := strconv.ParseInt(s, 10, 32)
-	if err != nil || n < 0 {
-		return 0, fault("InvalidArgument", name+": expected a number, at least 0")
-	}
-	return int(min(n, int64(most))), nil
 }
