@@ -107,6 +107,15 @@ func (l Location) Same(b Location) bool {
 	return l == b
 }
 
+// Content is equal for locations of one path that have the same content, as far as that is known.
+func (l Location) Content() string {
+	seq := int64(0)
+	if l.Digest.Sum+l.ETag == "" {
+		seq = l.Seq
+	}
+	return fmt.Sprintf("%s %d %s %d", l.Digest, l.Size, l.ETag, seq)
+}
+
 // A Found is a location and the archive that it is in.
 type Found struct {
 	Location

@@ -447,7 +447,7 @@ func (b *bucket) Versions(ctx context.Context, prefix, from string) iter.Seq2[se
 					return
 				}
 			}
-			sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d %s", l.Digest, l.Size, l.Modified.UnixMilli(), l.ETag))
+			sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", l.Modified.UnixMilli(), l.Content()))
 			v.ID = base32.StdEncoding.EncodeToString(sum[:15])
 			if !seen[v.ID] && !yield(v, nil) {
 				return

@@ -460,7 +460,7 @@ func (r *reader) now(ctx context.Context, e format.Entry) (catalog.Location, err
 		return l, err
 	}
 	for now, err := range r.s.c.Versions(ctx, l.Path, l.Path+"\x00") {
-		if err != nil || now.Size == l.Size && now.Digest == l.Digest && now.ETag == l.ETag && (l.Digest.Sum+l.ETag != "" || now.Seq == l.Seq) {
+		if err != nil || now.Content() == l.Content() {
 			return now, err
 		}
 	}
