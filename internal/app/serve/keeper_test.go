@@ -40,6 +40,7 @@ type memBucket struct {
 	objects map[string]memObject
 	old     map[string][]memObject // the newest first
 	loses   bool                   // old versions, when they have been looked up
+	unread  error                  // at the end of lists
 	uploads map[string]*memUpload
 }
 
@@ -197,11 +198,15 @@ func (b *memBucket) Versions(_ context.Context, prefix, from string) iter.Seq2[s
 				b.data.Remove(context.Background(), v.Entry.Ref.(string))
 			}
 		}
+		unread := b.unread
 		b.mu.Unlock()
 		for _, v := range all {
 			if !yield(v, nil) {
 				return
 			}
+		}
+		if unread != nil {
+			yield(serve.Version{}, unread)
 		}
 	}
 }
@@ -350,11 +355,15 @@ func (r memReader) keys(_ context.Context, prefix, from string) iter.Seq2[format
 				all = append(all, r.entry(name))
 			}
 		}
+		unread := r.b.unread
 		r.b.mu.Unlock()
 		for _, e := range all {
 			if !yield(e, nil) {
 				return
 			}
+		}
+		if unread != nil {
+			yield(format.Entry{}, unread)
 		}
 	}
 }

@@ -190,9 +190,11 @@ func (h *handler) newest(ctx context.Context) func(prefix, from string) iter.Seq
 			for e, err := range entries {
 				v := Version{Key: e.Name, Newest: true}
 				if err == nil {
-					v.Entry, err = h.asKey(ctx, e)
+					if v.Entry, err = h.asKey(ctx, e); errors.Is(err, fs.ErrNotExist) {
+						continue
+					}
 				}
-				if !errors.Is(err, fs.ErrNotExist) && !yield(v, err) {
+				if !yield(v, err) || err != nil {
 					return
 				}
 			}

@@ -62,9 +62,11 @@ func (c *call) versions(h *handler, bucket string, k keysQuery) func(prefix, fro
 					continue
 				}
 				if err == nil && !v.Deleted {
-					v.Entry, err = h.asKey(ctx, v.Entry)
+					if v.Entry, err = h.asKey(ctx, v.Entry); errors.Is(err, fs.ErrNotExist) {
+						continue
+					}
 				}
-				if !errors.Is(err, fs.ErrNotExist) && !yield(v, err) {
+				if !yield(v, err) || err != nil {
 					return
 				}
 			}

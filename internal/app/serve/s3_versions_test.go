@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	"encoding/xml"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"slices"
 	"strings"
@@ -158,4 +159,18 @@ func TestKeysHaveAnyCharacters(t *testing.T) {
 	expect(t, 200, "<Upload><Key>"+text+"</Key>", "GET", at+"/b-1?uploads", "")
 	tag := expect(t, 200, "", "PUT", up+"&partNumber=1", "one").Header.Get("ETag")
 	expect(t, 200, "<Key>a\ufffd\ufffd&#x9;", "POST", up, completion(nil, tag))
+}
+
+// What cannot be read of a list must not seem to be its end.
+func TestListsAreWholeOrFail(t *testing.T) {
+	m, at, log := keeping(t, serve.S3Options{})
+	expect(t, 200, "", "PUT", at+"/b-1", "")
+	expect(t, 200, "", "PUT", at+"/b-1/a", "")
+	m.buckets["b-1"].unread = &fs.PathError{Op: "read", Path: "x", Err: fs.ErrNotExist}
+	for _, list := range []string{"", "?list-type=2", "?versions"} {
+		expect(t, 500, "<Code>InternalError</Code>", "GET", at+"/b-1"+list, "")
+	}
+	if !strings.Contains(log.String(), "read x") {
+		t.Error(log)
+	}
 }
