@@ -3,10 +3,13 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base32"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"strings"
 	"sync"
@@ -283,9 +286,9 @@ func (b *bucket) may(c, before *change) error {
 	tag, seq := "", int64(0)
 	switch r := b.newest(c.Name); {
 	case before != nil:
-		tag = before.ETag
+		tag = before.tag()
 	case r != nil && r.archive >= 0:
-		tag, seq = tagOf(r.etag, format.Digest{Algo: "blake3", Sum: string(r.sum[:])}), r.seq
+		tag, seq = tagOf(r.etag, blake3Of(r.sum)), r.seq
 	case r != nil:
 	case c.seen != b.gone.Load():
 		return errAgain
@@ -293,6 +296,14 @@ func (b *bucket) may(c, before *change) error {
 		tag, seq = tagOf(c.base.ETag, c.base.Digest), c.base.Seq
 	}
 	return c.check(tag, seq)
+}
+
+// tag is the ETag after the change, or "" if it is a deletion.
+func (c *change) tag() string {
+	if c.Deleted {
+		return ""
+	}
+	return tagOf(c.ETag, blake3Of(c.Sum))
 }
 
 // check returns why a change must not be made, if there is a version with that tag.
@@ -405,8 +416,8 @@ func (b *bucket) Change(ctx context.Context, key string, change func(headers map
 		if err != nil {
 			return err
 		}
-		tag := tagOf(l.ETag, l.Digest)
-		_, err = b.put(ctx, key, &serve.Upload{Body: in, Size: e.Size, End: func() (string, map[string]string) { return tag, headers }, If: serve.Condition{Match: tag}}, l.Modified, l.Seq)
+		end := func() (string, map[string]string) { return cmp.Or(l.ETag, serve.TagOf(l.Digest)), headers }
+		_, err = b.put(ctx, key, &serve.Upload{Body: in, Size: e.Size, End: end, If: serve.Condition{Match: tagOf(l.ETag, l.Digest)}}, l.Modified, l.Seq)
 		in.Close()
 		gone := errors.Is(err, fs.ErrNotExist) && !errors.Is(err, serve.ErrNoObject) && tries < 3
 		if !gone && !errors.Is(err, serve.ErrCondition) { // otherwise another has changed it
@@ -415,9 +426,44 @@ func (b *bucket) Change(ctx context.Context, key string, change func(headers map
 	}
 }
 
-// tagOf is the ETag of an object. What was packed from elsewhere may have none of its own.
+// Versions implements [serve.Bucket]. Rows of the same content, time and ETag are of one version: that of a segment
+// and that of its commit, and those before and after a change of headers.
+func (b *bucket) Versions(ctx context.Context, prefix, from string) iter.Seq2[serve.Version, error] {
+	return func(yield func(serve.Version, error) bool) {
+		key, seen := "", map[string]bool{}
+		for l, err := range b.book.Versions(ctx, max(prefix, from), catalog.After(prefix)) {
+			v := serve.Version{Key: l.Path}
+			if err == nil {
+				v.Entry, err = b.hall.Entry(ctx, l)
+			}
+			if err != nil {
+				yield(v, err)
+				return
+			}
+			if len(seen) == 0 || l.Path != key {
+				clear(seen)
+				key, v.Newest = l.Path, !l.Gone
+				if l.Gone && !yield(serve.Version{Key: key, Entry: v.Entry, Newest: true, Deleted: true}, nil) {
+					return
+				}
+			}
+			sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", l.Modified.UnixMilli(), l.Content()))
+			v.ID = base32.StdEncoding.EncodeToString(sum[:15])
+			if !seen[v.ID] && !yield(v, nil) {
+				return
+			}
+			seen[v.ID] = true
+		}
+	}
+}
+
+// tagOf is what conditions compare with. What was packed from elsewhere may have no ETag of its own, and no digest.
 func tagOf(etag string, d format.Digest) string {
 	return cmp.Or(etag, serve.TagOf(d), `"-"`)
+}
+
+func blake3Of(sum [32]byte) format.Digest {
+	return format.Digest{Algo: "blake3", Sum: string(sum[:])}
 }
 
 // outward is an error of a write as clients hear of it.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"archive/tar"
 	"bytes"
 	"cmp"
 	"context"
@@ -21,9 +22,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall"
 	_ "github.com/holdall/holdall/format/all"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/internal/app/fleet"
 	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/internal/testkit"
@@ -244,6 +250,59 @@ func TestLargeObjectsHaveTheirHeaders(t *testing.T) {
 		}
 		w.look()
 	}
+}
+
+// An object that was packed without a digest, and has no ETag, has the one of its digest when its tags were changed.
+func TestTagsGiveNoStrangeETags(t *testing.T) {
+	for _, there := range []bool{false, true} {
+		ctx, w := t.Context(), newWorld(t, there)
+		w.end()
+		var b bytes.Buffer
+		in := tar.NewWriter(&b)
+		if err := errors.Join(in.WriteHeader(&tar.Header{Name: "k", Size: 4, Mode: 0o644}), write(in, "text"), in.Close(), os.WriteFile(filepath.Join(w.dir, "x.tar"), b.Bytes(), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+		s, err := survey.Open(ctx, w.st, "x.tar", catalog.Archive{}, holdall.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := book.Open(ctx, w.st, "b.catalog", book.Options{Write: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Add(ctx, catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, nil)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(s.In.Close(), c.Close()); err != nil {
+			t.Fatal(err)
+		}
+		w.start()
+		srv := w.server()
+		for range 2 {
+			if code, got := w.asked("PUT", srv.URL+"/b/k?tagging", "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>"); code != 200 {
+				t.Fatal(code, got)
+			}
+			if _, got := w.asked("GET", srv.URL+"/b/k?tagging", ""); !strings.Contains(got, "<Value>b<") {
+				t.Fatal(got)
+			}
+			answer, err := http.Get(srv.URL + "/b/k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(answer.Body)
+			answer.Body.Close()
+			sum := blake3.Sum256([]byte("text"))
+			if tag := serve.TagOf(blake3Of(sum)); err != nil || string(text) != "text" || answer.Header.Get("ETag") != tag {
+				t.Fatal(answer.Header, tag, err)
+			}
+		}
+		srv.Close()
+	}
+}
+
+func write(w io.Writer, text string) error {
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 func TestBucketsAreMadeAndRemoved(t *testing.T) {

@@ -90,7 +90,7 @@ func (b *bucket) meets(ctx context.Context, s *book.State, batch []*change) erro
 		if c.if_ != (serve.Condition{}) {
 			tag, seq := "", int64(0)
 			if before := now[c.Name]; before != nil {
-				tag = before.ETag
+				tag = before.tag()
 			} else if f, err := b.book.NewestAt(ctx, s, c.Name); err == nil {
 				tag, seq = tagOf(f.ETag, f.Digest), f.Seq
 			} else if !errors.Is(err, fs.ErrNotExist) {

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/holdall/holdall"
 )
 
 // A Keeper keeps what clients of an S3 server write. What it keeps is also a
@@ -37,6 +40,8 @@ type Bucket interface {
 	// and time stay. An error of change is returned as it is. There may be
 	// several calls of change, for the newest headers.
 	Change(ctx context.Context, key string, change func(headers map[string]string) (map[string]string, error)) error // ErrNoObject
+	// Versions yields what there is of the keys that begin with prefix, starting at from: by key, the newest first.
+	Versions(ctx context.Context, prefix, from string) iter.Seq2[Version, error]
 
 	// Begin begins an upload in parts, of an object with these headers.
 	Begin(ctx context.Context, key string, headers map[string]string) (id string, err error)
@@ -82,6 +87,15 @@ func (c Condition) Check(etag string) error {
 func matches(tags, etag string) bool {
 	all := strings.Split(quoted(tags), ", ")
 	return slices.Contains(all, "*") || slices.Contains(all, etag)
+}
+
+// A Version is one of an object. Older ones may be gone at any time.
+type Version struct {
+	Key     string
+	Entry   holdall.Entry // of the archive of the bucket's name
+	ID      string        // stays the same for as long as there is the version
+	Newest  bool          // without an ID, this one is meant
+	Deleted bool          // it stands for a deletion, before what was deleted; it has no ID, and no content
 }
 
 type Deletion struct {

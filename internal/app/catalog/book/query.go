@@ -399,16 +399,28 @@ func (v *sight) of(s *State, x *rows.Item, in catalog.Scope) (file, visible bool
 // Between yields the newest location of each path in [from, before) in the archives of a scope, in
 // byte order. If before is empty, there is no upper bound.
 func (b *Book) Between(ctx context.Context, from, before string, in catalog.Scope) iter.Seq2[catalog.Location, error] {
+	return b.files(ctx, from, before, in, false)
+}
+
+// Versions yields all locations in all archives of each path in [from, before), as Between: by path, the newest first.
+// Those that are Gone were deleted.
+func (b *Book) Versions(ctx context.Context, from, before string) iter.Seq2[catalog.Location, error] {
+	return b.files(ctx, from, before, nil, true)
+}
+
+func (b *Book) files(ctx context.Context, from, before string, in catalog.Scope, all bool) iter.Seq2[catalog.Location, error] {
 	return pipe.Told(func(tell func(catalog.Location) error) error {
 		var v sight
 		return b.each(ctx, from, before, func(s *State, x *rows.Item) error {
 			if before != "" && x.Name >= before {
 				return errEnough
 			}
-			if _, visible := v.of(s, x, in); !visible {
+			if file, visible := v.of(s, x, in); !visible && !(file && all) {
 				return nil
 			}
-			return tell(withFate(b.location(x), v.fates))
+			l := withFate(b.location(x), v.fates)
+			l.Gone = v.deleted
+			return tell(l)
 		})
 	})
 }

@@ -132,6 +132,11 @@ func (r *reader) entry(ctx context.Context, name string, l catalog.Location, who
 	return e, nil
 }
 
+// Entry returns the entry in Tree of a file, which need not be the newest of its name.
+func (s *Shelf) Entry(ctx context.Context, l catalog.Location) (format.Entry, error) {
+	return (&reader{s: s}).entry(ctx, l.Path, l, false)
+}
+
 // Own returns what an archive's own index says of a file.
 func (s *Shelf) Own(ctx context.Context, l catalog.Location) (format.Entry, error) {
 	a, err := s.archive(ctx, l.Archive)
@@ -454,15 +459,12 @@ func (r *reader) now(ctx context.Context, e format.Entry) (catalog.Location, err
 	if !errors.Is(err, fs.ErrNotExist) {
 		return l, err
 	}
-	is, lerr := r.Lookup(ctx, e.Name)
-	if lerr != nil {
-		return l, lerr
+	for now, err := range r.s.c.Versions(ctx, l.Path, l.Path+"\x00") {
+		if err != nil || now.Content() == l.Content() {
+			return now, err
+		}
 	}
-	now, ok := is.Ref.(catalog.Location)
-	if !ok || now.Size != l.Size || now.Digest != l.Digest || now.ETag != l.ETag {
-		return l, fmt.Errorf("%s: its archive was replaced by another: %w", format.Escape(e.Name), fs.ErrNotExist)
-	}
-	return now, nil
+	return l, fmt.Errorf("%s: its archive was replaced by another: %w", format.Escape(e.Name), fs.ErrNotExist)
 }
 
 func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
