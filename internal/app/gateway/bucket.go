@@ -105,17 +105,29 @@ func (b *bucket) write(ctx context.Context, all ...*change) []error {
 	errs := make([]error, len(all))
 	for i, c := range all {
 		c.done = make(chan error, 1)
-		errs[i] = b.ask(ctx, c)
+		errs[i] = b.asks(ctx, c)
 	}
 	for i, c := range all {
 		for errs[i] == nil {
 			if errs[i] = b.answer(c); errs[i] != errAgain {
 				break
 			}
-			errs[i] = b.ask(ctx, c)
+			errs[i] = b.asks(ctx, c)
 		}
 	}
 	return errs
+}
+
+// unasked is an error of a change that never was in the queue.
+type unasked struct{ error }
+
+func (e unasked) Unwrap() error { return e.error }
+
+func (b *bucket) asks(ctx context.Context, c *change) error {
+	if err := b.ask(ctx, c); err != nil {
+		return unasked{err}
+	}
+	return nil
 }
 
 // answer waits for what becomes of a change that was put into the queue.
