@@ -185,6 +185,14 @@ func TestFoldersOfASource(t *testing.T) {
 	}
 }
 
+var registered store.Store
+
+func init() {
+	store.Register("src", func(_ context.Context, address string) (store.Store, string, error) {
+		return registered, strings.TrimPrefix(address, "src://x/"), nil
+	})
+}
+
 func TestASourceStaysUntilItIsEnded(t *testing.T) {
 	ctx, w := t.Context(), newWorld(t, false)
 	w.from(map[string]entry{"k": {data: "x"}, "l": {data: "y"}})
@@ -214,9 +222,7 @@ func TestASourceStaysUntilItIsEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store.Register("src", func(_ context.Context, address string) (store.Store, string, error) {
-		return w.source, strings.TrimPrefix(address, "src://x/"), nil
-	})
+	registered = w.source
 	if _, err := c.Commit(ctx, func(*book.State) (*book.Commit, error) {
 		x := &book.Commit{}
 		x.Through("src://x")
