@@ -52,8 +52,15 @@ By default only this machine can connect; --addr sets another address.`,
 			if o.write == "" && (o.log != "" || o.protect > 0 || o.durable != "disk" || o.public != "" || o.takeOver) {
 				return usage("--durable, --log, --protect, --write-url and --take-over need --write")
 			}
-			if len(a.through) > 0 && o.catalog == "" {
-				return usage("--through needs --catalog")
+			switch write := o.write != ""; {
+			case len(a.through) > 0 && (o.catalog != "") == write:
+				return usage("--through needs either --catalog or --write")
+			case write && len(a.through) > 0 && (len(a.through) > 1 || !isBook(strings.TrimRight(o.write, "/"))):
+				return usage("--through with --write: expected one address, and one CATALOG to write into")
+			case o.adopt && !write:
+				return usage("--adopt needs --write")
+			case write && len(a.through) > 0:
+				o.through, a.through = a.through[0], nil
 			}
 			if err := a.checkServing(&o); err != nil {
 				return &usageError{err}
@@ -74,12 +81,13 @@ By default only this machine can connect; --addr sets another address.`,
 	f.StringVar(&o.log, "log", "", "with --write: folder for what is not packed yet (default: that of the catalogues)")
 	f.Var(&o.protect, "protect", "with --write: write parity beside each archive that can restore this share of it: 5%")
 	f.StringVar(&o.public, "write-url", "", "with --write: the `URL` at which other gateways reach this one")
+	f.BoolVar(&o.adopt, "adopt", false, "with --write: also pack what was read from the bucket of --through")
 	f.BoolVar(&o.takeOver, "take-over", false, "with --write: go on without the log of another gateway, which is lost")
 	f.StringVar(&o.token, "token", "", "TOKEN that requests must send, or @FILE or $HOLDALL_SERVE_TOKEN")
 	f.StringVar(&o.cert, "tls-cert", "", "file with the TLS certificate, in PEM")
 	f.StringVar(&o.key, "tls-key", "", "file with the key of the certificate, in PEM")
 	f.StringVar(&o.catalog, "catalog", "", "serve the original buckets of the archives in this catalogue")
-	f.StringArrayVar(&a.through, "through", nil, "with --catalog: also show objects of this `bucket` that are not packed yet; may be repeated")
+	f.StringArrayVar(&a.through, "through", nil, "also show objects of this `bucket`: with --catalog, those that are not packed yet; may be repeated. With --write, those that were never here, or none to end that for good")
 	f.IntVar(&o.maxRequests, "max-requests", 512, "requests to answer at once")
 	f.IntVar(&o.maxOpen, "max-open", 32, "unused archives of folders to keep open")
 	f.BoolVar(&o.logRequests, "log-requests", false, "log every request to standard error")
@@ -106,6 +114,8 @@ type serving struct {
 	public      string
 	protect     shareFlag
 	takeOver    bool
+	through     string // of what is written
+	adopt       bool
 
 	signed serve.Key
 }

@@ -55,6 +55,7 @@ type bucket struct {
 
 	claim   string // ID of ours
 	packing fleet.Packing
+	adopts  *adopter // nil if nothing is adopted
 
 	temporary string // folder of a log that nobody needs later
 
@@ -78,8 +79,8 @@ type bucket struct {
 type change struct {
 	journal.Record
 	if_  serve.Condition
-	of   int64             // unless it is 0, the version that it replaces
-	base *catalog.Location // what was there, as far as commits know
+	of   int64             // unless it is 0, the version that it replaces; -1 is that of the source
+	base *catalog.Location // what was there, as far as commits and the source know
 	seen int64             // bucket.gone, before that was asked
 	done chan error
 }
@@ -90,6 +91,12 @@ var errAgain = errors.New("look again")
 // has returns what the bucket has of a name, or nil.
 func (b *bucket) has(ctx context.Context, name string) (*catalog.Location, error) {
 	f, err := b.book.Newest(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, catalog.ErrDeleted) {
+		var e format.Entry
+		if e, err = b.hall.Original(ctx, name); err == nil {
+			f.Location = e.Ref.(*shelf.Original).Location()
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -101,17 +108,29 @@ func (b *bucket) write(ctx context.Context, all ...*change) []error {
 	errs := make([]error, len(all))
 	for i, c := range all {
 		c.done = make(chan error, 1)
-		errs[i] = b.ask(ctx, c)
+		errs[i] = b.asks(ctx, c)
 	}
 	for i, c := range all {
 		for errs[i] == nil {
 			if errs[i] = b.answer(c); errs[i] != errAgain {
 				break
 			}
-			errs[i] = b.ask(ctx, c)
+			errs[i] = b.asks(ctx, c)
 		}
 	}
 	return errs
+}
+
+// unasked is an error of a change that never was in the queue.
+type unasked struct{ error }
+
+func (e unasked) Unwrap() error { return e.error }
+
+func (b *bucket) asks(ctx context.Context, c *change) error {
+	if err := b.ask(ctx, c); err != nil {
+		return unasked{err}
+	}
+	return nil
 }
 
 // answer waits for what becomes of a change that was put into the queue.
@@ -131,7 +150,7 @@ func (b *bucket) answer(c *change) error {
 
 // ask puts a change into the queue.
 func (b *bucket) ask(ctx context.Context, c *change) (err error) {
-	if c.if_ != (serve.Condition{}) && !b.g.o.InBucket {
+	if c.if_ != (serve.Condition{}) && (!b.g.o.InBucket || b.book.Source() != "") {
 		c.seen = b.gone.Load()
 		if c.base, err = b.has(ctx, c.Name); err != nil {
 			return err
@@ -364,6 +383,11 @@ func (b *bucket) put(ctx context.Context, key string, u *serve.Upload, at time.T
 	if err := ended(u.Body); err != nil {
 		return done, err
 	}
+	return b.putContent(ctx, key, content, u, at, of)
+}
+
+// putContent is put for all of the body.
+func (b *bucket) putContent(ctx context.Context, key string, content []byte, u *serve.Upload, at time.Time, of int64) (serve.Written, error) {
 	etag, headers := u.End()
 	c := &change{Record: journal.Record{LogRow: caf.LogRow{Name: key, Sum: blake3.Sum256(content), Modified: at, ETag: etag, Headers: catalog.HeaderText(headers)}, Content: content}, if_: u.If, of: of}
 	return serve.Written{Time: at}, b.write(ctx, c)[0]
@@ -396,6 +420,9 @@ func (b *bucket) Change(ctx context.Context, key string, change func(headers map
 	for tries := 0; ; tries++ {
 		e, err := b.tree.Lookup(ctx, key)
 		l, ok := e.Ref.(catalog.Location)
+		if o, is := e.Ref.(*shelf.Original); is {
+			l, ok = o.Location(), true
+		}
 		if errors.Is(err, fs.ErrNotExist) || err == nil && (!ok || !e.Kind.HasContent()) {
 			err = serve.ErrNoObject
 		}
@@ -499,6 +526,7 @@ const seqs = rows.MostCommit + 1
 func (b *bucket) close() (err error) {
 	b.stop(serve.ErrBusy)
 	b.end()
+	b.adopts.stop()
 	b.work.Wait()
 	if b.tree != nil {
 		err = b.tree.Close()

@@ -46,32 +46,41 @@ func (b *bucket) putLarge(ctx context.Context, key string, u *serve.Upload, at t
 	if _, err := w.Commit(ctx); err != nil {
 		return done, err
 	}
-	s, err := survey.Open(ctx, b.book.Store(), name, catalog.Archive{}, reading())
+	c, err := b.placed(ctx, name, key)
 	if err != nil {
-		return done, err
+		err = unasked{err}
+	} else {
+		c.Modified, c.if_, c.of = at, u.If, of
+		err = b.write(ctx, c)[0]
 	}
-	defer s.In.Close()
-	e, err := s.In.Lookup(ctx, key)
 	if err != nil {
-		return done, err
-	}
-	l, err := s.Locate(ctx, e)
-	if err != nil {
-		return done, err
-	}
-	text, err := json.Marshal(place{path.Base(name), s.Size, s.Version})
-	if err != nil {
-		return done, err
-	}
-	c := &change{Record: journal.Record{LogRow: caf.LogRow{Name: key, Size: l.Size, Off: l.Off, Modified: at, ETag: l.ETag, Headers: l.HeaderText, Elsewhere: string(text)}}, if_: u.If, of: of}
-	copy(c.Sum[:], l.Digest.Sum)
-	if err := b.write(ctx, c)[0]; err != nil {
-		if errors.Is(err, serve.ErrCondition) || errors.Is(err, serve.ErrNoObject) || errors.Is(err, journal.ErrFull) { // then no log has it
-			b.discardArchive(ctx, name)
+		if _, never := errors.AsType[unasked](err); never || errors.Is(err, serve.ErrCondition) || errors.Is(err, serve.ErrNoObject) || errors.Is(err, journal.ErrFull) { // then no log has it
+			b.discardArchive(context.WithoutCancel(ctx), name)
 		}
 		return done, err
 	}
 	return serve.Written{Time: at}, nil
+}
+
+// placed is the change that makes an archive an object.
+func (b *bucket) placed(ctx context.Context, name, key string) (*change, error) {
+	s, err := survey.Open(ctx, b.book.Store(), name, catalog.Archive{}, reading())
+	if err != nil {
+		return nil, err
+	}
+	defer s.In.Close()
+	e, err := s.In.Lookup(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.Locate(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(place{path.Base(name), s.Size, s.Version})
+	c := &change{Record: journal.Record{LogRow: caf.LogRow{Name: key, Size: l.Size, Off: l.Off, ETag: l.ETag, Headers: l.HeaderText, Elsewhere: string(text)}}}
+	copy(c.Sum[:], l.Digest.Sum)
+	return c, err
 }
 
 // counted adds the attributes of an object at the end of its content.

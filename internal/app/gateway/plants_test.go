@@ -30,6 +30,14 @@ var planted = []testkit.Plant{
 	{"a large object that was replaced is left", "seal.go", "range dead {", "range dead[:0] {"},
 	{"large objects have no headers", "../../../format/caf/writer.go", "len(e.Attr) != known &&", "len(e.Attr) < known &&"},
 	{"a gateway without a log reads old commits", "gateway.go", "		return -1\n", "		return 0\n"},
+	{"a merge forgets what was deleted of a source", "../catalog/book/merge.go", "&& !source {", "&& (!source || true) {"},
+	{"what was deleted is looked up at the source", "../catalog/shelf/reader.go", "if !gone || r.bucket != \"\" {", "if true {"},
+	{"what was deleted is listed from the source", "../catalog/shelf/reader.go", "			case x.where.Gone:\n				continue\n", ""},
+	{"conditions compare what was deleted with the source", "bucket.go", " && !errors.Is(err, catalog.ErrDeleted) {", " {"},
+	{"conditions do not know the source", "there.go", "tag, seq = tagOf(c.base.ETag, c.base.Digest), c.base.Seq", "continue"},
+	{"what is adopted replaces what clients wrote", "adopt.go", "o.Content, u, l.Modified, l.Seq)", "o.Content, u, l.Modified, 0)"},
+	{"what clients deleted is adopted", "adopt.go", "If: serve.Condition{Match: l.ETag}, ", ""},
+	{"a large object that was not asked for is left", "large.go", "never || errors", "!never && errors"},
 }
 
 // rare are faults that 5,000 histories find.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 
+	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/gateway/journal"
 	"github.com/holdall/holdall/internal/app/serve"
@@ -95,6 +96,8 @@ func (b *bucket) meets(ctx context.Context, s *book.State, batch []*change) erro
 				tag, seq = tagOf(f.ETag, f.Digest), f.Seq
 			} else if !errors.Is(err, fs.ErrNotExist) {
 				return err
+			} else if c.base != nil && c.base.Seq < 0 && s.Source != "" && !errors.Is(err, catalog.ErrDeleted) {
+				tag, seq = tagOf(c.base.ETag, c.base.Digest), c.base.Seq
 			}
 			if err = c.check(tag, seq); err != nil && now[c.Name] != nil {
 				err = errLate

@@ -21,7 +21,7 @@ import (
 // its entries, as those of the objects of other buckets.
 type Keeper interface {
 	Make(ctx context.Context, bucket string) error             // ErrBucketExists
-	Remove(ctx context.Context, bucket string) error           // ErrBucketNotEmpty, ErrNoArchive, ErrReadOnly
+	Remove(ctx context.Context, bucket string) error           // ErrBucketNotEmpty, ErrNoArchive, ErrReadOnly, ErrSource
 	Bucket(ctx context.Context, bucket string) (Bucket, error) // ErrNoArchive, ErrReadOnly
 	// Elsewhere returns what answers requests for a bucket instead of this server, or
 	// nil.
@@ -128,6 +128,7 @@ var ErrNoObject = fmt.Errorf("no such object: %w", fs.ErrNotExist)
 var (
 	ErrBucketExists   = errors.New("the bucket exists")
 	ErrBucketNotEmpty = errors.New("the bucket is not empty")
+	ErrSource         = errors.New("the bucket also shows the objects of another one")
 	ErrReadOnly       = errors.New("the bucket is read-only")
 	ErrNoUpload       = errors.New("no upload in parts with this ID")
 	ErrPart           = errors.New("no such part")

@@ -110,6 +110,7 @@ var s3Codes = map[string]struct {
 	"BadRequest":                          {http.StatusBadRequest, "Bad Request"},
 	"BucketAlreadyExists":                 {http.StatusConflict, "The requested bucket name is not available. The bucket namespace is shared by all users of the system. Please select a different name and try again."},
 	"BucketAlreadyOwnedByYou":             {http.StatusConflict, "Your previous request to create the named bucket succeeded and you already own it."},
+	"InvalidBucketState":                  {http.StatusConflict, "The bucket also shows the objects of another one, its source: end that first"},
 	"BucketNotEmpty":                      {http.StatusConflict, "The bucket you tried to delete is not empty"},
 	"EntityTooLarge":                      {http.StatusBadRequest, "Your proposed upload exceeds the maximum allowed size"},
 	"EntityTooSmall":                      {http.StatusBadRequest, "Your proposed upload is smaller than the minimum allowed size"},

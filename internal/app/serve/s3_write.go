@@ -120,7 +120,7 @@ func (c *call) codeOf(err error) (code, text string) {
 	}{
 		{ErrNoArchive, "NoSuchBucket"}, {ErrBucketExists, "BucketAlreadyOwnedByYou"}, {ErrBucketNotEmpty, "BucketNotEmpty"}, {ErrReadOnly, "MethodNotAllowed"},
 		{ErrNoUpload, "NoSuchUpload"}, {ErrPart, "InvalidPart"}, {ErrCondition, "PreconditionFailed"}, {ErrFull, "InsufficientStorage"}, {ErrBusy, "SlowDown"},
-		{ErrNoObject, "NoSuchKey"},
+		{ErrNoObject, "NoSuchKey"}, {ErrSource, "InvalidBucketState"},
 	} {
 		if errors.Is(err, x.err) {
 			return x.code, ""
