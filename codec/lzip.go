@@ -119,7 +119,7 @@ func (l *lzipReader) begin() error {
 	head := [lzma.HeaderLen]byte{lzma.Properties{LC: 3, PB: 2}.Code(), 5: 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 	binary.LittleEndian.PutUint32(head[1:], uint32(dict))
 	l.z, err = newLZMA(&l.in, head, l.most)
-	return err
+	return unexpectedEnd(err)
 }
 
 // alike returns how many bytes are the same.

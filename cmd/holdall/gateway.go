@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/fleet"
 	"github.com/holdall/holdall/internal/app/gateway"
 	"github.com/holdall/holdall/internal/app/serve"
@@ -36,6 +37,10 @@ func (a *app) openGateway(ctx context.Context, set *serve.Set, o serving, log *s
 	if err != nil {
 		return nil, err
 	}
+	through, err := sourceOf(o.through)
+	if err != nil {
+		return nil, err
+	}
 	inBucket := o.durable == "bucket"
 	if o.log == "" && !inBucket {
 		if !st.Can().Near || store.Scheme(address) != "" {
@@ -44,7 +49,7 @@ func (a *app) openGateway(ctx context.Context, set *serve.Set, o serving, log *s
 		o.log = filepath.FromSlash(address)
 	}
 	return gateway.New(ctx, st, strings.TrimSuffix(name, "x"), only, set, gateway.Options{
-		Log: o.log, InBucket: inBucket, TakeOver: o.takeOver, Address: o.public, Logger: log, NoVerify: a.noVerify,
+		Log: o.log, InBucket: inBucket, TakeOver: o.takeOver, Through: through, Adopt: o.adopt, Address: o.public, Logger: log, NoVerify: a.noVerify,
 		Packing: func(ctx context.Context, bucket string) (fleet.Packing, error) {
 			return fleet.OfGateway(ctx, bucket, storekit.AddressOf(st, strings.TrimSuffix(name, "x")+bucket+".caf"), float64(o.protect))
 		},
@@ -52,6 +57,19 @@ func (a *app) openGateway(ctx context.Context, set *serve.Set, o serving, log *s
 			return outside.Rule{Store: c.Store(), Name: c.Name(), Allowed: a.mayLead()}.Find
 		},
 	})
+}
+
+// sourceOf returns the address of a source as catalogues have it.
+func sourceOf(address string) (string, error) {
+	if address == "" || address == gateway.None {
+		return address, nil
+	}
+	at, anonymous := strings.CutSuffix(address, "?anonymous")
+	root, err := shelf.RootOf(at)
+	if anonymous {
+		root.Address += "?anonymous"
+	}
+	return root.Address, err
 }
 
 // flushGrace is how long the end of the program may take to pack what was written.

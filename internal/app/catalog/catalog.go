@@ -68,7 +68,7 @@ type Location struct {
 	// original. Unseen reports that no listing has found it since it was packed.
 	Missing, Unseen bool
 	// Gone reports that the file was deleted. Its bytes are still in the archive,
-	// but lookups do not find it. Only Locations yields such files.
+	// but lookups do not find it. Only Locations and Versions yield such files, and BetweenAll their paths.
 	Gone bool
 }
 
@@ -105,6 +105,15 @@ func (l Location) Same(b Location) bool {
 	}
 	l.Modified, b.Modified = l.Modified.UTC(), b.Modified.UTC()
 	return l == b
+}
+
+// Content is equal for locations of one path that have the same content, as far as that is known.
+func (l Location) Content() string {
+	seq := int64(0)
+	if l.Digest.Sum+l.ETag == "" {
+		seq = l.Seq
+	}
+	return fmt.Sprintf("%s %d %s %d", l.Digest, l.Size, l.ETag, seq)
 }
 
 // A Found is a location and the archive that it is in.
@@ -212,4 +221,12 @@ func After(prefix string) string {
 // Absent is the error for a path or a name that is not in the catalogue.
 func Absent(what string) error {
 	return &fs.PathError{Op: "catalogue", Path: what, Err: fs.ErrNotExist}
+}
+
+// ErrDeleted is fs.ErrNotExist for a path that was deleted from the catalogue.
+var ErrDeleted = fmt.Errorf("%w", fs.ErrNotExist)
+
+// Deleted is Absent for a path that was deleted.
+func Deleted(path string) error {
+	return &fs.PathError{Op: "catalogue", Path: path, Err: ErrDeleted}
 }

@@ -49,7 +49,7 @@ func (e *BusyError) Error() string {
 type ThereError struct{ Original string }
 
 func (e *ThereError) Error() string {
-	return fmt.Sprintf("%s: it exists, so a plan would pack it again: delete it first", format.Escape(e.Original))
+	return fmt.Sprintf("%s: it exists, so it would come back: delete it first", format.Escape(e.Original))
 }
 
 // An UnerasableError reports an archive out of which nothing can be taken here.
@@ -108,6 +108,15 @@ func PrepareErasure(ctx context.Context, f Fleet, names []string, o ErasureOptio
 			return done, err
 		}
 		if err := pipe.Each(ctx, pipe.All(names), 16, j.absent); err != nil {
+			return done, err
+		}
+	}
+	if source := f.Book.Source(); source != "" { // gateways would show it again
+		st, err := storekit.OpenFolder(ctx, source)
+		if err == nil {
+			err = pipe.Each(ctx, pipe.All(names), 16, func(ctx context.Context, name string) error { return absentFrom(ctx, st, name) })
+		}
+		if err != nil {
 			return done, err
 		}
 	}
@@ -222,10 +231,14 @@ func (j *job) absent(ctx context.Context, name string) error {
 	if !ok || !strings.HasPrefix(key, o.begin) {
 		return nil
 	}
-	_, err := storekit.Briefly(o.st, key).Info(ctx)
+	return absentFrom(ctx, o.st, key)
+}
+
+func absentFrom(ctx context.Context, st store.Store, key string) error {
+	_, err := storekit.Briefly(st, key).Info(ctx)
 	switch {
 	case err == nil:
-		return &ThereError{storekit.AddressOf(o.st, key)}
+		return &ThereError{storekit.AddressOf(st, key)}
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrInvalid): // the latter cannot be requested
 		return nil
 	}

@@ -3,10 +3,13 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base32"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"strings"
 	"sync"
@@ -53,6 +56,7 @@ type bucket struct {
 
 	claim   string // ID of ours
 	packing fleet.Packing
+	adopts  *adopter // nil if nothing is adopted
 
 	temporary string // folder of a log that nobody needs later
 
@@ -77,8 +81,8 @@ type bucket struct {
 type change struct {
 	journal.Record
 	if_  serve.Condition
-	of   int64             // unless it is 0, the version that it replaces
-	base *catalog.Location // what was there, as far as commits know
+	of   int64             // unless it is 0, the version that it replaces; -1 is that of the source
+	base *catalog.Location // what was there, as far as commits and the source know
 	seen int64             // bucket.gone, before that was asked
 	done chan error
 
@@ -91,6 +95,12 @@ var errAgain = errors.New("look again")
 // has returns what the bucket has of a name, or nil.
 func (b *bucket) has(ctx context.Context, name string) (*catalog.Location, error) {
 	f, err := b.book.Newest(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, catalog.ErrDeleted) {
+		var e format.Entry
+		if e, err = b.hall.Original(ctx, name); err == nil {
+			f.Location = e.Ref.(*shelf.Original).Location()
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -132,7 +142,7 @@ func (b *bucket) answer(c *change) error {
 
 // ask puts a change into the queue.
 func (b *bucket) ask(ctx context.Context, c *change) (err error) {
-	if c.if_ != (serve.Condition{}) && !b.g.o.InBucket {
+	if c.if_ != (serve.Condition{}) && (!b.g.o.InBucket || b.book.Source() != "") {
 		c.seen = b.gone.Load()
 		if c.base, err = b.has(ctx, c.Name); err != nil {
 			return err
@@ -293,9 +303,9 @@ func (b *bucket) may(c, before *change) error {
 	tag, seq := "", int64(0)
 	switch r := b.newest(c.Name); {
 	case before != nil:
-		tag = before.ETag
+		tag = before.tag()
 	case r != nil && r.archive >= 0:
-		tag, seq = tagOf(r.etag, format.Digest{Algo: "blake3", Sum: string(r.sum[:])}), r.seq
+		tag, seq = tagOf(r.etag, blake3Of(r.sum)), r.seq
 	case r != nil:
 	case c.seen != b.gone.Load():
 		return errAgain
@@ -303,6 +313,14 @@ func (b *bucket) may(c, before *change) error {
 		tag, seq = tagOf(c.base.ETag, c.base.Digest), c.base.Seq
 	}
 	return c.check(tag, seq)
+}
+
+// tag is the ETag after the change, or "" if it is a deletion.
+func (c *change) tag() string {
+	if c.Deleted {
+		return ""
+	}
+	return tagOf(c.ETag, blake3Of(c.Sum))
 }
 
 // check returns why a change must not be made, if there is a version with that tag.
@@ -366,6 +384,11 @@ func (b *bucket) put(ctx context.Context, key string, u *serve.Upload, at time.T
 	if err := atEnd(u.Body); err != nil {
 		return done, err
 	}
+	return b.putContent(ctx, key, content, u, at, of)
+}
+
+// putContent is put for all of the body.
+func (b *bucket) putContent(ctx context.Context, key string, content []byte, u *serve.Upload, at time.Time, of int64) (serve.Written, error) {
 	etag, headers := u.End()
 	c := &change{Record: journal.Record{LogRow: caf.LogRow{Name: key, Sum: blake3.Sum256(content), Modified: at, ETag: etag, Headers: catalog.HeaderText(headers)}, Content: content}, if_: u.If, of: of}
 	return serve.Written{Time: at}, b.write(ctx, c)[0]
@@ -398,6 +421,9 @@ func (b *bucket) Change(ctx context.Context, key string, change func(headers map
 	for tries := 0; ; tries++ {
 		e, err := b.tree.Lookup(ctx, key)
 		l, ok := e.Ref.(catalog.Location)
+		if o, is := e.Ref.(*shelf.Original); is {
+			l, ok = o.Location(), true
+		}
 		if errors.Is(err, fs.ErrNotExist) || err == nil && (!ok || !e.Kind.HasContent()) {
 			err = serve.ErrNoObject
 		}
@@ -418,8 +444,8 @@ func (b *bucket) Change(ctx context.Context, key string, change func(headers map
 		if err != nil {
 			return err
 		}
-		tag := tagOf(l.ETag, l.Digest)
-		_, err = b.put(ctx, key, &serve.Upload{Body: in, Size: e.Size, End: func() (string, map[string]string) { return tag, headers }, If: serve.Condition{Match: tag}}, l.Modified, l.Seq)
+		end := func() (string, map[string]string) { return cmp.Or(l.ETag, serve.TagOf(l.Digest)), headers }
+		_, err = b.put(ctx, key, &serve.Upload{Body: in, Size: e.Size, End: end, If: serve.Condition{Match: tagOf(l.ETag, l.Digest)}}, l.Modified, l.Seq)
 		in.Close()
 		// A segment that was removed has a commit now.
 		gone := errors.Is(err, fs.ErrNotExist) && !errors.Is(err, serve.ErrNoObject) || errors.Is(err, journal.ErrRemoved)
@@ -429,9 +455,44 @@ func (b *bucket) Change(ctx context.Context, key string, change func(headers map
 	}
 }
 
-// tagOf is the ETag of an object. What was packed from elsewhere may have none of its own.
+// Versions implements [serve.Bucket]. Rows of the same content, time and ETag are of one version: that of a segment
+// and that of its commit, and those before and after a change of headers.
+func (b *bucket) Versions(ctx context.Context, prefix, from string) iter.Seq2[serve.Version, error] {
+	return func(yield func(serve.Version, error) bool) {
+		key, seen := "", map[string]bool{}
+		for l, err := range b.book.Versions(ctx, max(prefix, from), catalog.After(prefix)) {
+			v := serve.Version{Key: l.Path}
+			if err == nil {
+				v.Entry, err = b.hall.Entry(ctx, l)
+			}
+			if err != nil {
+				yield(v, err)
+				return
+			}
+			if len(seen) == 0 || l.Path != key {
+				clear(seen)
+				key, v.Newest = l.Path, !l.Gone
+				if l.Gone && !yield(serve.Version{Key: key, Entry: v.Entry, Newest: true, Deleted: true}, nil) {
+					return
+				}
+			}
+			sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", l.Modified.UnixMilli(), l.Content()))
+			v.ID = base32.StdEncoding.EncodeToString(sum[:15])
+			if !seen[v.ID] && !yield(v, nil) {
+				return
+			}
+			seen[v.ID] = true
+		}
+	}
+}
+
+// tagOf is what conditions compare with. What was packed from elsewhere may have no ETag of its own, and no digest.
 func tagOf(etag string, d format.Digest) string {
 	return cmp.Or(etag, serve.TagOf(d), `"-"`)
+}
+
+func blake3Of(sum [32]byte) format.Digest {
+	return format.Digest{Algo: "blake3", Sum: string(sum[:])}
 }
 
 // outward is an error of a write as clients hear of it.
@@ -467,6 +528,7 @@ const seqs = rows.MostCommit + 1
 func (b *bucket) close() (err error) {
 	b.stop(serve.ErrBusy)
 	b.end()
+	b.adopts.stop()
 	b.work.Wait()
 	if b.tree != nil {
 		err = b.tree.Close()

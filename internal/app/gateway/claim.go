@@ -114,6 +114,9 @@ func (b *bucket) recover(ctx context.Context) error {
 	if b.packing, err = b.g.o.Packing(ctx, b.name); err != nil {
 		return err
 	}
+	if err := b.reaches(ctx); err != nil {
+		return err
+	}
 	plan := b.packing.Plan
 	_, err = b.book.Commit(ctx, func(s *book.State) (*book.Commit, error) {
 		c := &book.Commit{}
@@ -131,7 +134,10 @@ func (b *bucket) recover(ctx context.Context) error {
 		if !slices.ContainsFunc(s.Plans, func(p book.Plan) bool { return p.Name == plan.Name && string(p.Spec) == string(plan.Spec) }) {
 			c.Plans = []book.Plan{plan}
 		}
-		if c.Claim == nil && c.Plans == nil {
+		if err := b.through(s, c); err != nil {
+			return nil, err
+		}
+		if c.Claim == nil && c.Plans == nil && c.Source == nil {
 			return nil, nil
 		}
 		return c, nil

@@ -56,6 +56,13 @@ type Options struct {
 	TakeOver bool
 	// Packing says how what is written into a bucket is packed, so that a fleet can compact it.
 	Packing func(ctx context.Context, bucket string) (fleet.Packing, error)
+	// Through names the source of the bucket for good, if there is just one: the address of another bucket, whose objects
+	// are shown, too. [None] ends that. Without it, the source is what the catalogue names.
+	Through string
+	// Adopt also makes what was read from the source an object of the bucket.
+	Adopt bool
+	// Source opens a source; nil means storekit.OpenFolder.
+	Source func(ctx context.Context, address string) (store.Store, error)
 	// Find returns the function that finds the archives of a catalogue; nil means any address.
 	Find func(c *book.Book) Find
 	// NoVerify turns off the comparison of contents with their digests when they are read.
@@ -100,6 +107,9 @@ type Gateway struct {
 // New opens the buckets whose catalogues are in a folder of a store, or only one of them. The set serves them.
 func New(ctx context.Context, st store.Store, at, only string, set *serve.Set, o Options) (*Gateway, error) {
 	o.SegmentSize, o.SealAfter, o.Logger = cmp.Or(o.SegmentSize, 256<<20), cmp.Or(o.SealAfter, 5*time.Minute), cmp.Or(o.Logger, slog.Default())
+	if o.Source == nil {
+		o.Source = storekit.OpenFolder
+	}
 	if o.now == nil {
 		o.now, o.text, o.wait, o.large, o.folder = time.Now, rand.Text, wait, large, folder
 	}
@@ -259,12 +269,17 @@ func (g *Gateway) open(ctx context.Context, name string) (err error) {
 	if g.o.Find != nil {
 		others = g.o.Find(b.book)
 	}
-	if b.hall, err = shelf.New(ctx, b.book, shelf.Options{Address: storekit.AddressOf(g.st, g.catalogue(name)), NoVerify: g.o.NoVerify, Open: func(ctx context.Context, address string) (store.Store, string, error) {
+	o := shelf.Options{Address: storekit.AddressOf(g.st, g.catalogue(name)), NoVerify: g.o.NoVerify, Source: g.o.Source, Open: func(ctx context.Context, address string) (store.Store, string, error) {
 		if number, is := strings.CutPrefix(address, segments); is {
 			return logs{b}, number, nil
 		}
 		return others(ctx, address)
-	}}); err != nil {
+	}}
+	if g.o.Adopt {
+		b.adopts = newAdopter(b)
+		o.Read = b.adopts.read
+	}
+	if b.hall, err = shelf.New(ctx, b.book, o); err != nil {
 		return err
 	}
 	open := func(ctx context.Context) (*holdall.Archive, error) {
@@ -326,6 +341,7 @@ func (g *Gateway) Flush(ctx context.Context) error {
 // buckets. Nothing may be written any more.
 func (g *Gateway) Leave(ctx context.Context) error {
 	return g.each(func(b *bucket) error {
+		b.adopts.stop()
 		if err := b.flush(ctx); err != nil {
 			return err
 		}

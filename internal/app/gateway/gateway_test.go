@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"archive/tar"
 	"bytes"
 	"cmp"
 	"context"
@@ -21,9 +22,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall"
 	_ "github.com/holdall/holdall/format/all"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/internal/app/fleet"
 	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/internal/testkit"
@@ -46,6 +52,9 @@ type world struct {
 	only  string
 
 	log, address string
+	through      string
+	adopt        bool
+	source       *originals
 }
 
 type entry struct {
@@ -78,18 +87,22 @@ func (w *world) start() {
 	w.t.Helper()
 	w.set = serve.NewSet(serve.SetOptions{})
 	var err error
-	if w.g, err = New(w.t.Context(), w.st, "", w.only, w.set, Options{Log: cmp.Or(w.log, w.dir), Address: w.address, InBucket: w.there, Packing: func(ctx context.Context, bucket string) (fleet.Packing, error) {
-		return fleet.OfGateway(ctx, bucket, w.dir+"/"+bucket+".caf", 0)
-	}, Find: func(*book.Book) Find {
-		return func(_ context.Context, address string) (store.Store, string, error) {
-			return w.st, strings.TrimPrefix(address, w.dir+"/"), nil
-		}
-	}}); err != nil {
+	if w.g, err = New(w.t.Context(), w.st, "", w.only, w.set, w.options()); err != nil {
 		w.t.Fatal(err)
 	}
 	if w.b, err = w.g.Bucket(w.t.Context(), "b"); err != nil && w.log == "" {
 		w.t.Fatal(err)
 	}
+}
+
+func (w *world) options() Options {
+	return Options{Log: cmp.Or(w.log, w.dir), Address: w.address, InBucket: w.there, Through: w.through, Adopt: w.adopt, Packing: func(ctx context.Context, bucket string) (fleet.Packing, error) {
+		return fleet.OfGateway(ctx, bucket, w.dir+"/"+bucket+".caf", 0)
+	}, Find: func(*book.Book) Find {
+		return func(_ context.Context, address string) (store.Store, string, error) {
+			return w.st, strings.TrimPrefix(address, w.dir+"/"), nil
+		}
+	}, Source: func(context.Context, string) (store.Store, error) { return w.source, nil }}
 }
 
 func (w *world) end() {
@@ -145,6 +158,13 @@ func (w *world) look() {
 	if want := slices.Sorted(maps.Keys(w.is)); !slices.Equal(names, want) {
 		w.t.Fatalf("lists %q, expected %q", names, want)
 	}
+	if w.source != nil {
+		for key := range w.source.all {
+			if _, err := a.Lookup(ctx, key); w.is[key].data == "" && errors.Is(err, fs.ErrNotExist) == slices.Contains(names, key) {
+				w.t.Fatalf("%s: %v", key, err)
+			}
+		}
+	}
 	for key, is := range w.is {
 		e, err := a.Lookup(ctx, key)
 		if err != nil {
@@ -166,16 +186,27 @@ func (w *world) look() {
 
 func TestABucketKeepsWhatItIsGiven(t *testing.T) {
 	for _, there := range []bool{false, true} {
-		t.Run(map[bool]string{false: "on a disk", true: "in the bucket"}[there], func(t *testing.T) { keeps(t, there) })
+		for _, source := range []bool{false, true} {
+			t.Run(map[bool]string{false: "on a disk", true: "in the bucket"}[there]+map[bool]string{true: ", with a source"}[source], func(t *testing.T) { keeps(t, there, source) })
+		}
 	}
 }
 
-func keeps(t *testing.T, there bool) {
+func keeps(t *testing.T, there, source bool) {
 	rnd := testkit.Rand(t)
 	w := newWorld(t, there)
 	key := func() string { return fmt.Sprintf("%c/%d", 'a'+rnd.IntN(3), rnd.IntN(5)) }
+	if source {
+		all := map[string]entry{}
+		for range 10 {
+			all[key()] = random(rnd)
+		}
+		w.from(all)
+	}
 	for range testkit.Rounds(t, 60) {
-		switch rnd.IntN(12) {
+		switch rnd.IntN(13) {
+		case 12:
+			w.forgets()
 		case 0:
 			w.remove(key())
 		case 1:
@@ -191,6 +222,7 @@ func keeps(t *testing.T, there bool) {
 				}
 			}
 			w.end()
+			w.adopt = source && rnd.IntN(2) == 0
 			w.start()
 		case 4:
 			k := key()
@@ -244,6 +276,59 @@ func TestLargeObjectsHaveTheirHeaders(t *testing.T) {
 		}
 		w.look()
 	}
+}
+
+// An object that was packed without a digest, and has no ETag, has the one of its digest when its tags were changed.
+func TestTagsGiveNoStrangeETags(t *testing.T) {
+	for _, there := range []bool{false, true} {
+		ctx, w := t.Context(), newWorld(t, there)
+		w.end()
+		var b bytes.Buffer
+		in := tar.NewWriter(&b)
+		if err := errors.Join(in.WriteHeader(&tar.Header{Name: "k", Size: 4, Mode: 0o644}), write(in, "text"), in.Close(), os.WriteFile(filepath.Join(w.dir, "x.tar"), b.Bytes(), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+		s, err := survey.Open(ctx, w.st, "x.tar", catalog.Archive{}, holdall.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := book.Open(ctx, w.st, "b.catalog", book.Options{Write: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Add(ctx, catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, nil)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(s.In.Close(), c.Close()); err != nil {
+			t.Fatal(err)
+		}
+		w.start()
+		srv := w.server()
+		for range 2 {
+			if code, got := w.asked("PUT", srv.URL+"/b/k?tagging", "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>"); code != 200 {
+				t.Fatal(code, got)
+			}
+			if _, got := w.asked("GET", srv.URL+"/b/k?tagging", ""); !strings.Contains(got, "<Value>b<") {
+				t.Fatal(got)
+			}
+			answer, err := http.Get(srv.URL + "/b/k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(answer.Body)
+			answer.Body.Close()
+			sum := blake3.Sum256([]byte("text"))
+			if tag := serve.TagOf(blake3Of(sum)); err != nil || string(text) != "text" || answer.Header.Get("ETag") != tag {
+				t.Fatal(answer.Header, tag, err)
+			}
+		}
+		srv.Close()
+	}
+}
+
+func write(w io.Writer, text string) error {
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 func TestBucketsAreMadeAndRemoved(t *testing.T) {

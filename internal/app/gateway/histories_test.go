@@ -30,6 +30,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/fleet"
 	"github.com/holdall/holdall/internal/app/fleet/queue"
@@ -84,6 +85,7 @@ const (
 type history struct {
 	ctx      context.Context
 	there    bool // InBucket
+	source   map[string]entry
 	calm     bool // nothing is killed, and nothing fails
 	mem      *storetest.Mem
 	machines []*machine
@@ -155,6 +157,12 @@ func newHistory(t *testing.T, seed uint64) *history {
 	h := &history{ctx: t.Context(), mem: &storetest.Mem{}, rnd: rand.New(rand.NewPCG(seed, 5)), etags: map[string][]string{}, counts: map[string]int{}}
 	h.mem.Now = h.now
 	h.there, h.calm = h.rnd.IntN(3) == 0, h.rnd.IntN(5) == 0
+	if h.rnd.IntN(2) == 0 {
+		h.source = map[string]entry{historyKeys[0]: {data: "same 1", headers: map[string]string{"x-amz-meta-n": "source"}}, historyKeys[2]: {data: strings.Repeat("large ", historyLarge/5)}}
+		for key, e := range h.source {
+			h.etags[key] = []string{e.etag()}
+		}
+	}
 	c, err := book.Create(h.ctx, h.plain(), "b.catalog")
 	if err == nil {
 		err = c.Close()
@@ -251,6 +259,21 @@ func (p *process) store() store.Store {
 		}
 		return err
 	})}
+}
+
+// from is the source as a process sees it.
+func (p *process) from() store.Store {
+	return originals{p.h.source, func(op, name string) error {
+		p.pass(op + " at the source: " + name)
+		h := p.h
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if p.dead || p.faults > 0 && h.rnd.IntN(p.faults) == 0 {
+			p.rough, h.harmed = true, true
+			return &store.Error{Op: op, Name: name, Off: -1, Err: errKilled, Retry: true}
+		}
+		return nil
+	}}
 }
 
 // pass waits at a gate.
@@ -461,7 +484,7 @@ func (h *history) happens() {
 		}
 		return
 	}
-	n := h.rnd.IntN(19)
+	n := h.rnd.IntN(20)
 	if h.calm && (n < 2 || n == 5 || n == 8 || n > 10 && n < 14 || n == 16) {
 		return
 	}
@@ -501,7 +524,24 @@ func (h *history) happens() {
 		}
 	case 17, 18:
 		h.arrives(p)
+	case 19:
+		h.forgets()
 	}
+}
+
+// forgets has the catalogue forget what was before now: merges then leave out deletions.
+func (h *history) forgets() {
+	b, err := book.Open(h.ctx, h.plain(), "b.catalog", book.Options{Write: true})
+	if err == nil {
+		_, err = b.Commit(h.ctx, func(s *book.State) (*book.Commit, error) { return &book.Commit{Floor: s.Number}, nil })
+		err = errors.Join(err, b.Close())
+	}
+	if err != nil {
+		h.breaks("the catalogue: %v", err)
+	}
+	h.say("the catalogue forgets")
+	h.harmed = h.harmed || h.there || h.fleet // an archive may be too late
+	h.counts["forgets"]++
 }
 
 // disks has something happen to the disk of a machine.
@@ -571,8 +611,15 @@ func (h *history) starts(m *machine, of *process) *process {
 				return st, strings.TrimPrefix(address, simulated+"bucket/"), nil
 			}
 		},
-		now:  h.now,
-		text: crand.Text, wait: p.wait, large: historyLarge, room: []int64{1, 600, 3000}[h.rnd.IntN(3)],
+		now:    h.now,
+		Source: func(context.Context, string) (store.Store, error) { return p.from(), nil },
+		text:   crand.Text, wait: p.wait, large: historyLarge, room: []int64{1, 600, 3000}[h.rnd.IntN(3)],
+	}
+	if h.source != nil {
+		o.Through, o.Adopt = []string{"src", ""}[h.rnd.IntN(2)], h.rnd.IntN(2) == 0
+		if s := h.state(); s == nil || s.Source == "" {
+			o.Through = "src"
+		}
 	}
 	d, folder := m.disk, m.folder
 	o.folder = func(string) (disk.Disk, store.Store, error) { return slow{d, p}, folder, nil }
@@ -675,7 +722,7 @@ func (h *history) leaves(p *process) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.say("%s ends, left: %v, %v", p.name, leaves, err)
-		h.harmed = h.harmed || p.busy > 1
+		h.harmed = h.harmed || p.busy > 1 || !leaves && h.source != nil // a large object may be about to be adopted
 		h.counts["ends"]++
 		if !p.dead {
 			h.closes(p)
@@ -718,7 +765,7 @@ func (h *history) compacts() {
 		h.fleet = false
 		h.say("%s: %d archives are written again: %v", p.name, n, err)
 		h.counts["rewritten"] += n
-		if h.harmed = h.harmed || err != nil; err != nil && !errors.Is(err, book.ErrConflict) {
+		if h.harmed = h.harmed || err != nil; err != nil && !errors.Is(err, book.ErrConflict) && !errors.Is(err, book.ErrLate) {
 			h.breaks("%s: %v", p.name, err)
 		}
 	})
@@ -843,7 +890,7 @@ func (h *history) outcome(p *process, err error) error {
 		return errNever
 	case h.there && h.aged && errors.Is(err, fs.ErrNotExist): // it was held up for so long that its archive is gone
 		return errUnknown
-	case errors.Is(err, serve.ErrBusy), p.rough, p.dead, p.stale, p.leaves, errors.Is(err, journal.ErrStopped) && h.harmed:
+	case errors.Is(err, serve.ErrBusy), errors.Is(err, book.ErrLate), p.rough, p.dead, p.stale, p.leaves, errors.Is(err, journal.ErrStopped) && h.harmed:
 		return errUnknown
 	}
 	h.breaks("%s: a write fails: %v", p.name, err)
@@ -1197,6 +1244,11 @@ func (h *history) watches() {
 	}
 	defer b.Close()
 	f, err := b.Newest(h.ctx, o.key)
+	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, catalog.ErrDeleted) {
+		if e, is := h.source[o.key]; is {
+			f.ETag, err = e.etag(), nil
+		}
+	}
 	if o.is.there, o.etag = err == nil, f.ETag; err != nil && !errors.Is(err, fs.ErrNotExist) {
 		h.breaks("the catalogue: %v", err)
 	}
@@ -1221,10 +1273,9 @@ func (h *history) finish(what string) {
 // ends compares the catalogue with what clients were answered.
 func (h *history) ends() {
 	for _, m := range h.machines {
-		was := m.bad
-		m.disk.Room, m.disk.BadSync, m.disk.BadIO, m.bad = 1<<20, -1, -1, false
+		m.disk.Room, m.disk.BadSync, m.disk.BadIO = 1<<20, -1, -1
+		m.bad = m.bad && m.runs != nil && !m.runs.ready // it may have failed already
 		if p := m.runs; p != nil {
-			p.rough = p.rough || was // it may have failed already
 			if p.hung = false; !h.calm && (h.rnd.IntN(2) == 0 || p.stale) {
 				h.kills(p, !h.there && h.rnd.IntN(2) == 0)
 			} else {
@@ -1262,6 +1313,7 @@ func (h *history) ends() {
 	if h.wrong == nil {
 		look()
 		h.begins(p, func() {
+			p.g.buckets["b"].adopts.stop()
 			if err := p.g.Flush(h.ctx); err != nil {
 				h.breaks("%s: the last flush: %v", p.name, err)
 			}
@@ -1334,6 +1386,11 @@ func (h *history) compares(p *process, tidy bool) {
 	all := map[string]*op{}
 	for _, key := range historyKeys {
 		all[key] = &op{what: "get", key: key, call: call, ret: call}
+		_, err := b.Newest(h.ctx, key)
+		if e, is := h.source[key]; is && errors.Is(err, fs.ErrNotExist) && !errors.Is(err, catalog.ErrDeleted) {
+			all[key].is = valueOf(e.data, e.headers)
+			h.counts["never here"]++
+		}
 	}
 	for l, err := range b.Below(h.ctx, "") {
 		if err != nil {
@@ -1413,7 +1470,11 @@ func (h *history) linearizes() {
 					all = append(all, porcupine.Operation{Input: o, Call: o.call, Output: o, Return: o.ret})
 				}
 			}
-			is = porcupine.CheckOperationsTimeout(register, all, time.Duration(1+4*(try/2))*time.Second)
+			model := register
+			if e, is := h.source[key]; is {
+				model.Init = func() any { return valueOf(e.data, e.headers) }
+			}
+			is = porcupine.CheckOperationsTimeout(model, all, time.Duration(1+4*(try/2))*time.Second)
 		}
 		switch is {
 		case porcupine.Illegal:

@@ -33,7 +33,7 @@ type place struct {
 
 func (b *bucket) putLarge(ctx context.Context, key string, u *serve.Upload, at time.Time, of int64) (done serve.Written, err error) {
 	name := b.in(b.packing.Name(nameStep*nameStep + rand.Int64N(math.MaxInt64-nameStep*nameStep)))
-	c := &change{if_: u.If, of: of}
+	c := &change{}
 	b.makes(path.Base(name), true)
 	defer func() { b.makes(path.Base(name), c.unknown && !b.g.o.InBucket) }()
 	in := &counted{r: u.Body, attr: map[string]string{}, end: u.End}
@@ -49,26 +49,11 @@ func (b *bucket) putLarge(ctx context.Context, key string, u *serve.Upload, at t
 	if _, err := w.Commit(ctx); err != nil {
 		return done, err
 	}
-	s, err := survey.Open(ctx, b.book.Store(), name, catalog.Archive{}, reading())
-	if err != nil {
-		return done, err
+	if err = b.placed(ctx, name, key, c); err == nil {
+		c.Modified, c.if_, c.of = at, u.If, of
+		err = b.write(ctx, c)[0]
 	}
-	defer s.In.Close()
-	e, err := s.In.Lookup(ctx, key)
 	if err != nil {
-		return done, err
-	}
-	l, err := s.Locate(ctx, e)
-	if err != nil {
-		return done, err
-	}
-	text, err := json.Marshal(place{path.Base(name), s.Size, s.Version})
-	if err != nil {
-		return done, err
-	}
-	c.Record = journal.Record{LogRow: caf.LogRow{Name: key, Size: l.Size, Off: l.Off, Modified: at, ETag: l.ETag, Headers: l.HeaderText, Elsewhere: string(text)}}
-	copy(c.Sum[:], l.Digest.Sum)
-	if err := b.write(ctx, c)[0]; err != nil {
 		if !c.unknown { // then no log has it
 			b.discardArchive(ctx, name)
 		}
@@ -90,6 +75,27 @@ func (b *bucket) isMade() map[string]bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return maps.Clone(b.making)
+}
+
+// placed makes a change one that makes an archive an object.
+func (b *bucket) placed(ctx context.Context, name, key string, c *change) error {
+	s, err := survey.Open(ctx, b.book.Store(), name, catalog.Archive{}, reading())
+	if err != nil {
+		return err
+	}
+	defer s.In.Close()
+	e, err := s.In.Lookup(ctx, key)
+	if err != nil {
+		return err
+	}
+	l, err := s.Locate(ctx, e)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(place{path.Base(name), s.Size, s.Version})
+	c.Record = journal.Record{LogRow: caf.LogRow{Name: key, Size: l.Size, Off: l.Off, ETag: l.ETag, Headers: l.HeaderText, Elsewhere: string(text)}}
+	copy(c.Sum[:], l.Digest.Sum)
+	return err
 }
 
 // counted adds the attributes of an object at the end of its content.

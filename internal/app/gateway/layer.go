@@ -45,7 +45,7 @@ func (l *layer) row(r *brief) rows.Row {
 		return rows.Row{Name: r.name, What: rows.Delete, Seq: r.seq}
 	}
 	return rows.Row{Name: r.name, What: rows.Put, Seq: r.seq, Archive: l.id(int(r.archive)), Kind: format.File, Raw: true, Off: r.off, Size: r.size,
-		Digest: format.Digest{Algo: "blake3", Sum: string(r.sum[:])}, Time: time.UnixMilli(r.time).UTC(), ETag: r.etag, Headers: r.headers}
+		Digest: blake3Of(r.sum), Time: time.UnixMilli(r.time).UTC(), ETag: r.etag, Headers: r.headers}
 }
 
 // layers are those of a bucket.

@@ -32,6 +32,13 @@ var planted = []testkit.Plant{
 	{"what is given up stays", "house.go", "errors.Join(b.endUploads(ctx), b.giveUp(ctx))", "b.endUploads(ctx)"},
 	{"who adds a part does not look whether its upload was removed", "parts.go", "errors.Join(err, b.mayAdd(ctx, key, id))", "err"},
 	{"a gateway without a log reads old commits", "gateway.go", "		return -1\n", "		return 0\n"},
+	{"a merge forgets what was deleted of a source", "../catalog/book/merge.go", "&& !source {", "&& (!source || true) {"},
+	{"what was deleted is looked up at the source", "../catalog/shelf/reader.go", "if !gone || r.bucket != \"\" {", "if true {"},
+	{"what was deleted is listed from the source", "../catalog/shelf/reader.go", "			case x.where.Gone:\n				continue\n", ""},
+	{"conditions compare what was deleted with the source", "bucket.go", " && !errors.Is(err, catalog.ErrDeleted) {", " {"},
+	{"conditions do not know the source", "there.go", "tag, seq = tagOf(c.base.ETag, c.base.Digest), c.base.Seq", "continue"},
+	{"what is adopted replaces what clients wrote", "adopt.go", "o.Content, u, l.Modified, l.Seq)", "o.Content, u, l.Modified, 0)"},
+	{"what clients deleted is adopted", "adopt.go", "If: serve.Condition{Match: l.ETag}, ", ""},
 }
 
 // rare are faults that 5,000 histories find.

@@ -75,6 +75,9 @@ func (g *Gateway) Remove(ctx context.Context, name string) error {
 // isEmpty returns an error unless the bucket has no objects, and its catalogue has only what gateways have packed. It
 // returns the names of the archives beside it.
 func (b *bucket) isEmpty(ctx context.Context) (archives []string, err error) {
+	if b.book.Source() != "" {
+		return nil, serve.ErrSource
+	}
 	for _, err := range b.book.Below(ctx, "") {
 		if err == nil {
 			err = serve.ErrBucketNotEmpty

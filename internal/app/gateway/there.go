@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"sync/atomic"
 
+	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/gateway/journal"
 	"github.com/holdall/holdall/internal/app/serve"
@@ -92,11 +93,13 @@ func (b *bucket) meets(ctx context.Context, s *book.State, batch []*change) erro
 		if c.if_ != (serve.Condition{}) {
 			tag, seq := "", int64(0)
 			if before := now[c.Name]; before != nil {
-				tag = before.ETag
+				tag = before.tag()
 			} else if f, err := b.book.NewestAt(ctx, s, c.Name); err == nil {
 				tag, seq = tagOf(f.ETag, f.Digest), f.Seq
 			} else if !errors.Is(err, fs.ErrNotExist) {
 				return err
+			} else if c.base != nil && c.base.Seq < 0 && s.Source != "" && !errors.Is(err, catalog.ErrDeleted) {
+				tag, seq = tagOf(c.base.ETag, c.base.Digest), c.base.Seq
 			}
 			if err = c.check(tag, seq); err != nil && now[c.Name] != nil {
 				err = errLate

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/holdall/holdall"
 )
 
 // A Keeper keeps what clients of an S3 server write. What it keeps is also a
@@ -18,7 +21,7 @@ import (
 // its entries, as those of the objects of other buckets.
 type Keeper interface {
 	Make(ctx context.Context, bucket string) error             // ErrBucketExists
-	Remove(ctx context.Context, bucket string) error           // ErrBucketNotEmpty, ErrNoArchive, ErrReadOnly
+	Remove(ctx context.Context, bucket string) error           // ErrBucketNotEmpty, ErrNoArchive, ErrReadOnly, ErrSource
 	Bucket(ctx context.Context, bucket string) (Bucket, error) // ErrNoArchive, ErrReadOnly
 	// Elsewhere returns what answers requests for a bucket instead of this server, or
 	// nil.
@@ -37,6 +40,8 @@ type Bucket interface {
 	// and time stay. An error of change is returned as it is. There may be
 	// several calls of change, for the newest headers.
 	Change(ctx context.Context, key string, change func(headers map[string]string) (map[string]string, error)) error // ErrNoObject
+	// Versions yields what there is of the keys that begin with prefix, starting at from: by key, the newest first.
+	Versions(ctx context.Context, prefix, from string) iter.Seq2[Version, error]
 
 	// Begin begins an upload in parts, of an object with these headers.
 	Begin(ctx context.Context, key string, headers map[string]string) (id string, err error)
@@ -84,6 +89,15 @@ func matches(tags, etag string) bool {
 	return slices.Contains(all, "*") || slices.Contains(all, etag)
 }
 
+// A Version is one of an object. Older ones may be gone at any time.
+type Version struct {
+	Key     string
+	Entry   holdall.Entry // of the archive of the bucket's name
+	ID      string        // stays the same for as long as there is the version
+	Newest  bool          // without an ID, this one is meant
+	Deleted bool          // it stands for a deletion, before what was deleted; it has no ID, and no content
+}
+
 type Deletion struct {
 	Key string
 	If  Condition
@@ -114,6 +128,7 @@ var ErrNoObject = fmt.Errorf("no such object: %w", fs.ErrNotExist)
 var (
 	ErrBucketExists   = errors.New("the bucket exists")
 	ErrBucketNotEmpty = errors.New("the bucket is not empty")
+	ErrSource         = errors.New("the bucket also shows the objects of another one")
 	ErrReadOnly       = errors.New("the bucket is read-only")
 	ErrNoUpload       = errors.New("no upload in parts with this ID")
 	ErrPart           = errors.New("no such part")

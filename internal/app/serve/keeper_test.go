@@ -3,6 +3,7 @@ package serve_test
 import (
 	"cmp"
 	"context"
+	"encoding/base32"
 	"fmt"
 	"io"
 	"io/fs"
@@ -38,6 +39,9 @@ type memBucket struct {
 	mark    string
 	data    storetest.Mem // by version
 	objects map[string]memObject
+	old     map[string][]memObject // the newest first
+	loses   bool                   // old versions, when they have been looked up
+	unread  error                  // at the end of lists
 	uploads map[string]*memUpload
 }
 
@@ -71,7 +75,7 @@ func (m *mem) Make(_ context.Context, name string) error {
 	if m.buckets == nil {
 		m.buckets = map[string]*memBucket{}
 	}
-	b := &memBucket{mem: m, mark: m.next(), objects: map[string]memObject{}, uploads: map[string]*memUpload{}}
+	b := &memBucket{mem: m, mark: m.next(), objects: map[string]memObject{}, old: map[string][]memObject{}, uploads: map[string]*memUpload{}}
 	b.data.Put("x", nil)
 	m.buckets[name] = b
 	return nil
@@ -154,8 +158,59 @@ func (b *memBucket) Put(_ context.Context, key string, u *serve.Upload) (serve.W
 	if err := u.If.Check(b.objects[key].etag); err != nil {
 		return serve.Written{}, err
 	}
+	b.replace(key)
 	b.objects[key] = o
 	return serve.Written{Time: o.time}, nil
+}
+
+// replace makes an object an old version.
+func (b *memBucket) replace(key string) {
+	if o, ok := b.objects[key]; ok {
+		b.old[key] = append([]memObject{o}, b.old[key]...)
+		delete(b.objects, key)
+	}
+}
+
+func (o memObject) id() string {
+	return base32.StdEncoding.EncodeToString(fmt.Appendf(nil, "%015s", o.version))
+}
+
+func (b *memBucket) Versions(_ context.Context, prefix, from string) iter.Seq2[serve.Version, error] {
+	return func(yield func(serve.Version, error) bool) {
+		b.mu.Lock()
+		var all []serve.Version
+		keys := slices.AppendSeq(slices.Collect(maps.Keys(b.objects)), maps.Keys(b.old))
+		slices.Sort(keys)
+		for _, key := range slices.Compact(keys) {
+			if !strings.HasPrefix(key, prefix) || key < from {
+				continue
+			}
+			if o, ok := b.objects[key]; ok {
+				all = append(all, serve.Version{Key: key, Entry: o.entry(key), ID: o.id(), Newest: true})
+			} else {
+				all = append(all, serve.Version{Key: key, Newest: true, Deleted: true})
+			}
+			for _, o := range b.old[key] {
+				all = append(all, serve.Version{Key: key, Entry: o.entry(key), ID: o.id()})
+			}
+		}
+		if b.loses {
+			clear(b.old)
+			for _, v := range all[1:] {
+				b.data.Remove(context.Background(), v.Entry.Ref.(string))
+			}
+		}
+		unread := b.unread
+		b.mu.Unlock()
+		for _, v := range all {
+			if !yield(v, nil) {
+				return
+			}
+		}
+		if unread != nil {
+			yield(serve.Version{}, unread)
+		}
+	}
 }
 
 func (b *memBucket) Delete(_ context.Context, all []serve.Deletion) (errs []error) {
@@ -164,7 +219,7 @@ func (b *memBucket) Delete(_ context.Context, all []serve.Deletion) (errs []erro
 	for _, d := range all {
 		err := d.If.Check(b.objects[d.Key].etag)
 		if errs = append(errs, err); err == nil {
-			delete(b.objects, d.Key)
+			b.replace(d.Key)
 		}
 	}
 	return errs
@@ -256,6 +311,7 @@ func (b *memBucket) Finish(_ context.Context, key, id string, parts []serve.Part
 	}
 	o.version, o.size = b.next(), int64(len(content))
 	b.data.Put(o.version, content)
+	b.replace(key)
 	b.objects[key] = o
 	delete(b.uploads, id)
 	return serve.Written{Time: o.time}, nil
@@ -282,8 +338,9 @@ func (b *memBucket) Uploads(context.Context) (all []serve.Begun, err error) {
 // A memReader reads a bucket.
 type memReader struct{ b *memBucket }
 
-func (r memReader) entry(name string) format.Entry {
-	o := r.b.objects[name]
+func (r memReader) entry(name string) format.Entry { return r.b.objects[name].entry(name) }
+
+func (o memObject) entry(name string) format.Entry {
 	attr := maps.Clone(o.headers)
 	if attr == nil {
 		attr = map[string]string{}
@@ -301,11 +358,15 @@ func (r memReader) keys(_ context.Context, prefix, from string) iter.Seq2[format
 				all = append(all, r.entry(name))
 			}
 		}
+		unread := r.b.unread
 		r.b.mu.Unlock()
 		for _, e := range all {
 			if !yield(e, nil) {
 				return
 			}
+		}
+		if unread != nil {
+			yield(format.Entry{}, unread)
 		}
 	}
 }

@@ -23,7 +23,6 @@ type grant struct {
 
 type accessControl struct {
 	XMLName xml.Name `xml:"AccessControlPolicy"`
-	Xmlns   string   `xml:"xmlns,attr,omitempty"`
 	Owner   s3Owner
 	Grants  few[grant] `xml:"AccessControlList>Grant"`
 }
@@ -33,7 +32,7 @@ func (c *call) has() error {
 	if c.key == "" {
 		return nil // begin has found it
 	}
-	o, err := c.object(c.bucket, c.key)
+	o, err := c.object(c.bucket, c.key, c.q.Get("versionId"))
 	if err == nil {
 		o.release()
 	}
@@ -45,8 +44,7 @@ func (c *call) acl() error {
 		return err
 	}
 	all := few[grant]{{grantee{"http://www.w3.org/2001/XMLSchema-instance", "CanonicalUser", holdallOwner}, "FULL_CONTROL"}}
-	writeXML(c.w, c.r, http.StatusOK, accessControl{Xmlns: s3Space, Owner: holdallOwner, Grants: all})
-	return nil
+	return c.answer("AccessControlPolicy", accessControl{Owner: holdallOwner, Grants: all})
 }
 
 // setACL takes the ACL that everything has, and no other.
@@ -62,6 +60,5 @@ func (c *call) setACL() error {
 	} else if !empty && (len(asked.Grants) != 1 || asked.Grants[0].Grantee.ID != holdallOwner.ID || asked.Grants[0].Permission != "FULL_CONTROL") {
 		return errACL
 	}
-	c.w.WriteHeader(http.StatusOK)
-	return nil
+	return c.done(http.StatusOK)
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,12 +13,9 @@ import (
 )
 
 // asked makes of a request for an object what Amazon makes of it, and returns the request as HTTP knows it, and the
-// object with the headers that the response should have. If there is a code, it is that of an error.
-func (s *S3) asked(r *http.Request, q url.Values, a *Archive, e holdall.Entry) (_ *http.Request, _ holdall.Entry, code, text string) {
-	if v := q.Get("versionId"); q.Has("versionId") && v != "null" {
-		return r, e, "InvalidArgument", "Invalid version id specified"
-	}
-	changed := false
+// object with the headers that the response should have.
+func (c *call) asked(e holdall.Entry) (*http.Request, holdall.Entry, error) {
+	r, q, changed := c.r, c.q, false
 	change := func(name string, values ...string) {
 		if !changed {
 			r, changed = r.Clone(r.Context()), true
@@ -34,9 +30,9 @@ func (s *S3) asked(r *http.Request, q url.Values, a *Archive, e holdall.Entry) (
 		}
 	}
 	if q.Has("partNumber") {
-		off, size, code, text := part(q.Get("partNumber"), r.Header.Get("Range"), s3Tag(a, e), e)
-		if code != "" {
-			return r, e, code, text
+		off, size, err := part(q.Get("partNumber"), r.Header.Get("Range"), s3Tag(c.h.a, e), e)
+		if err != nil {
+			return r, e, err
 		}
 		if size > 0 {
 			change("Range", fmt.Sprintf("bytes=%d-%d", off, off+size-1))
@@ -47,7 +43,7 @@ func (s *S3) asked(r *http.Request, q url.Values, a *Archive, e holdall.Entry) (
 		case !known:
 			change("Range")
 		case empty || e.Size == 0:
-			return r, e, "InvalidRange", ""
+			return r, e, fault("InvalidRange", "")
 		}
 	}
 	of := e.Attr
@@ -57,9 +53,9 @@ func (s *S3) asked(r *http.Request, q url.Values, a *Archive, e holdall.Entry) (
 		case !is:
 			continue
 		case !strings.Contains(" content-type content-language expires cache-control content-disposition content-encoding ", " "+header+" "):
-			return r, e, "InvalidArgument", ""
+			return r, e, fault("InvalidArgument", "")
 		case r.Header.Get("Authorization") == "" && !q.Has("X-Amz-Signature") && !isV2(q):
-			return r, e, "InvalidRequest", "Request specific response headers cannot be used for anonymous GET requests."
+			return r, e, fault("InvalidRequest", "Request specific response headers cannot be used for anonymous GET requests.")
 		}
 		if of = maps.Clone(of); of == nil {
 			of = map[string]string{}
@@ -67,34 +63,34 @@ func (s *S3) asked(r *http.Request, q url.Values, a *Archive, e holdall.Entry) (
 		of[header] = values[0]
 	}
 	e.Attr = of
-	return r, e, "", ""
+	return r, e, nil
 }
 
 // part returns where a part of an object is.
-func part(number, asked, tag string, e holdall.Entry) (off, size int64, code, text string) {
+func part(number, asked, tag string, e holdall.Entry) (off, size int64, err error) {
 	n, err := strconv.Atoi(number)
 	count, several := partsOf(tag)
 	switch {
 	case err != nil || n < 1 || n > 10_000:
-		return 0, 0, "InvalidArgument", "Part number must be an integer between 1 and 10000, inclusive"
+		return 0, 0, fault("InvalidArgument", "Part number must be an integer between 1 and 10000, inclusive")
 	case asked != "":
-		return 0, 0, "InvalidRequest", "Cannot specify both Range header and partNumber query parameter"
+		return 0, 0, fault("InvalidRequest", "Cannot specify both Range header and partNumber query parameter")
 	case several && count > 1:
 		sizes := partSizes(e)
 		switch {
 		case sizes == nil:
-			return 0, 0, "NotImplemented", "The sizes of the parts are not known."
+			return 0, 0, fault("NotImplemented", "The sizes of the parts are not known.")
 		case n > count:
-			return 0, 0, "InvalidPartNumber", ""
+			return 0, 0, fault("InvalidPartNumber", "")
 		}
 		for _, size := range sizes[:n-1] {
 			off += size
 		}
-		return off, sizes[n-1], "", ""
+		return off, sizes[n-1], nil
 	case n > 1:
-		return 0, 0, "InvalidPartNumber", ""
+		return 0, 0, fault("InvalidPartNumber", "")
 	}
-	return 0, e.Size, "", ""
+	return 0, e.Size, nil
 }
 
 // partsOf returns how many parts an object was uploaded in, as its ETag says.

@@ -2,11 +2,9 @@ package serve
 
 import (
 	"context"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"strings"
@@ -21,46 +19,41 @@ type origin struct {
 	h       *handler
 	e       holdall.Entry
 	bucket  string
+	version string // its ID, if one was asked for
 	release func()
 }
 
 // origin opens the object of X-Amz-Copy-Source, which may be of any bucket or
 // archive of the site.
 func (c *call) origin() (*origin, error) {
-	from, version, _ := strings.Cut(c.r.Header.Get("X-Amz-Copy-Source"), "?versionId=")
+	from, version, asked := strings.Cut(c.r.Header.Get("X-Amz-Copy-Source"), "?versionId=")
 	from, err := url.QueryUnescape(strings.TrimPrefix(from, "/")) // "+" is a space here, as Amazon reads it
 	bucket, key, _ := strings.Cut(from, "/")
 	switch {
 	case err != nil || bucket == "" || key == "":
 		return nil, fault("InvalidArgument", "Invalid copy source object key")
-	case version != "" && version != "null":
-		return nil, fault("InvalidArgument", "Invalid version id specified")
+	case asked && version != newest && !versionID.MatchString(version):
+		return nil, errVersion
 	}
-	o, err := c.object(bucket, key)
+	o, err := c.object(bucket, key, version)
 	if err == nil && !o.meets(c.r.Header) {
 		o.release()
 		return nil, fault("PreconditionFailed", "")
 	}
+	if err == nil && asked {
+		c.w.Header().Set("X-Amz-Copy-Source-Version-Id", version)
+	}
 	return o, err
 }
 
-// object opens an object of any bucket or archive of the site.
-func (c *call) object(bucket, key string) (o *origin, err error) {
-	h, code, text := c.s.site.open(c.r, bucket, "")
-	switch {
-	case code == http.StatusNotFound:
-		return nil, fault("NoSuchBucket", "")
-	case h == nil:
-		return nil, fault(codeOf(code), text)
-	}
-	o = &origin{h: h, bucket: bucket, release: h.a.Release}
-	if err = fs.ErrNotExist; h.isKey(key) {
-		o.e, err = h.resolve(c.r.Context(), key)
-	}
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !o.e.Kind.HasContent() {
-		err = fault("NoSuchKey", "")
-	}
+// object opens an object of any bucket or archive of the site: its newest version if there is no ID.
+func (c *call) object(bucket, key, id string) (o *origin, err error) {
+	h, err := c.open(bucket)
 	if err != nil {
+		return nil, err
+	}
+	o = &origin{h: h, bucket: bucket, version: id, release: h.a.Release}
+	if o.e, err = c.lookup(h, bucket, key, id); err != nil {
 		o.release()
 		return nil, err
 	}
@@ -120,12 +113,10 @@ func (o *origin) write(ctx context.Context, w io.Writer, off, n int64) error {
 
 // copied answers for a copy.
 func (c *call) copied(name string, p *payload, w Written, headers map[string]string) error {
-	writeXML(c.w, c.r, http.StatusOK, struct {
-		XMLName            xml.Name
+	return c.answer(name, struct {
 		LastModified, ETag string
 		sumsDoc
-	}{XMLName: xml.Name{Space: s3Space, Local: name}, LastModified: s3Time(w.Time), ETag: p.etag, sumsDoc: sumsOf(headers)})
-	return nil
+	}{s3Time(w.Time), p.etag, sumsOf(headers)})
 }
 
 // algorithmAsked returns the algorithm of X-Amz-Checksum-Algorithm, or nil.
@@ -159,7 +150,7 @@ func (c *call) copy() error {
 	switch {
 	case err != nil:
 		return err
-	case o.bucket == c.bucket && o.e.Name == c.key && !replaced["Metadata"]:
+	case o.bucket == c.bucket && o.e.Name == c.key && (o.version == "" || o.version == newest) && !replaced["Metadata"]:
 		return fault("InvalidRequest", "This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes.")
 	case o.e.Size > maxPut:
 		return fault("InvalidRequest", fmt.Sprintf("The specified copy source is larger than the maximum allowable size for a copy source: %d", int64(maxPut)))

@@ -121,7 +121,7 @@ func (c *call) form() error {
 		return err
 	}
 	c.wrote(p.etag, headers)
-	c.w.Header().Set("Location", c.location(c.key))
+	c.w.Header().Set("Location", c.location())
 	to, err := url.Parse(cmp.Or(fields["success_action_redirect"], fields["redirect"]))
 	switch status, _ := strconv.Atoi(fields["success_action_status"]); {
 	case err == nil && (to.Scheme == "http" || to.Scheme == "https") && to.Host != "":
@@ -130,10 +130,7 @@ func (c *call) form() error {
 		c.w.Header().Set("Location", to.String())
 		c.w.WriteHeader(http.StatusSeeOther)
 	case status == http.StatusCreated:
-		writeXML(c.w, c.r, status, struct {
-			XMLName                     xml.Name `xml:"PostResponse"`
-			Location, Bucket, Key, ETag string
-		}{Location: c.location(c.key), Bucket: c.bucket, Key: c.key, ETag: p.etag})
+		writeXML(c.w, c.r, status, "PostResponse", c.objectDoc(p.etag))
 	case status == http.StatusOK:
 		c.w.WriteHeader(status)
 	default:

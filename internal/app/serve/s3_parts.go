@@ -9,11 +9,15 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/holdall/holdall"
 )
 
 const (
@@ -75,11 +79,7 @@ func (c *call) beginUpload() error {
 	if err != nil {
 		return err
 	}
-	writeXML(c.w, c.r, http.StatusOK, struct {
-		XMLName               xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ InitiateMultipartUploadResult"`
-		Bucket, Key, UploadId string
-	}{Bucket: c.bucket, Key: c.key, UploadId: id})
-	return nil
+	return c.answer("InitiateMultipartUploadResult", struct{ Bucket, Key, UploadId string }{c.bucket, c.key, id})
 }
 
 func (c *call) putPart() error {
@@ -100,34 +100,49 @@ func (c *call) putPart() error {
 		return err
 	}
 	c.wrote(p.etag, headers)
-	c.w.WriteHeader(http.StatusOK)
-	return nil
+	return c.done(http.StatusOK)
+}
+
+// A partDoc is a part in a document.
+type partDoc struct {
+	PartNumber         int
+	LastModified, ETag string `xml:",omitempty"`
+	Size               int64
+	sumsDoc
+}
+
+// partDocs returns up to most parts after one, and the number of the last.
+func partDocs(all []Part, after, most int) (docs []partDoc, last int, more bool) {
+	for _, p := range all {
+		if p.Number <= after {
+			continue
+		}
+		if len(docs) == most {
+			return docs, last, true
+		}
+		x := partDoc{PartNumber: p.Number, ETag: p.ETag, Size: p.Size, sumsDoc: sumsOf(p.Headers)}
+		if x.ChecksumType = ""; !p.Time.IsZero() {
+			x.LastModified = s3Time(p.Time)
+		}
+		docs, last = append(docs, x), p.Number
+	}
+	return docs, last, false
 }
 
 func (c *call) listParts() error {
-	most, err := c.number("max-parts", 1000)
+	most, err := number("max-parts", c.q.Get("max-parts"), 1000, 1000)
 	if err != nil {
 		return err
 	}
-	marker, err := c.number("part-number-marker", 1<<31-1)
+	after, err := number("part-number-marker", c.q.Get("part-number-marker"), 0, math.MaxInt32)
 	if err != nil {
 		return err
-	}
-	if !c.q.Has("part-number-marker") || c.q.Get("part-number-marker") == "" {
-		marker = 0
 	}
 	headers, all, err := c.in.Parts(c.r.Context(), c.key, c.q.Get("uploadId"))
 	if err != nil {
 		return err
 	}
-	type part struct {
-		PartNumber         int
-		LastModified, ETag string
-		Size               int64
-		sumsDoc
-	}
 	doc := struct {
-		XMLName                                xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListPartsResult"`
 		Bucket, Key, UploadId                  string
 		PartNumberMarker, NextPartNumberMarker int
 		MaxParts                               int
@@ -135,22 +150,11 @@ func (c *call) listParts() error {
 		Initiator, Owner                       s3Owner
 		StorageClass                           string
 		ChecksumAlgorithm, ChecksumType        string `xml:",omitempty"`
-		Part                                   []part
-	}{Bucket: c.bucket, Key: c.key, UploadId: c.q.Get("uploadId"), PartNumberMarker: marker, MaxParts: most, Initiator: holdallOwner, Owner: holdallOwner, StorageClass: "STANDARD",
+		Part                                   []partDoc
+	}{Bucket: c.bucket, Key: c.key, UploadId: c.q.Get("uploadId"), PartNumberMarker: after, MaxParts: most, Initiator: holdallOwner, Owner: holdallOwner, StorageClass: "STANDARD",
 		ChecksumAlgorithm: strings.ToUpper(headers[uploadAlgorithm]), ChecksumType: headers[uploadType]}
-	for _, p := range all {
-		if p.Number <= marker {
-			continue
-		}
-		if doc.IsTruncated = len(doc.Part) == most; doc.IsTruncated {
-			break
-		}
-		x := part{PartNumber: p.Number, LastModified: s3Time(p.Time), ETag: p.ETag, Size: p.Size, sumsDoc: sumsOf(p.Headers)}
-		x.ChecksumType = ""
-		doc.Part, doc.NextPartNumberMarker = append(doc.Part, x), p.Number
-	}
-	writeXML(c.w, c.r, http.StatusOK, doc)
-	return nil
+	doc.Part, doc.NextPartNumberMarker, doc.IsTruncated = partDocs(all, after, most)
+	return c.answer("ListPartsResult", doc)
 }
 
 // finish makes an object of the parts that the client names.
@@ -265,21 +269,26 @@ func (c *call) finished(etag string) error {
 }
 
 func (c *call) tellFinished(etag string, headers map[string]string) error {
-	writeXML(c.w, c.r, http.StatusOK, struct {
-		XMLName                     xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ CompleteMultipartUploadResult"`
-		Location, Bucket, Key, ETag string
+	return c.answer("CompleteMultipartUploadResult", struct {
+		objectDoc
 		sumsDoc
-	}{Location: c.location(c.key), Bucket: c.bucket, Key: c.key, ETag: etag, sumsDoc: sumsOf(headers)})
-	return nil
+	}{c.objectDoc(etag), sumsOf(headers)})
 }
 
-// location returns the address of an object, as this client reaches it.
-func (c *call) location(key string) string {
+// An objectDoc says in a document which object was made.
+type objectDoc struct{ Location, Bucket, Key, ETag string }
+
+func (c *call) objectDoc(etag string) objectDoc {
+	return objectDoc{c.location(), c.bucket, c.key, etag}
+}
+
+// location returns the address of the object, as this client reaches it.
+func (c *call) location() string {
 	scheme := "http://"
 	if c.r.TLS != nil {
 		scheme = "https://"
 	}
-	return scheme + c.r.Host + "/" + signedPath(c.bucket+"/"+key)
+	return scheme + c.r.Host + "/" + signedPath(c.bucket+"/"+c.key)
 }
 
 // join returns the checksum of an object from those of its parts: that of its
@@ -333,12 +342,11 @@ func (c *call) abandon() error {
 	if err := c.in.Abandon(c.r.Context(), c.key, c.q.Get("uploadId")); err != nil {
 		return err
 	}
-	c.w.WriteHeader(http.StatusNoContent)
-	return nil
+	return c.done(http.StatusNoContent)
 }
 
 func (c *call) listUploads() error {
-	most, err := c.number("max-uploads", 1000)
+	k, err := parseKeysQuery(c.q)
 	if err != nil {
 		return err
 	}
@@ -347,52 +355,39 @@ func (c *call) listUploads() error {
 		return err
 	}
 	slices.SortFunc(all, func(a, b Begun) int { return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.ID, b.ID)) })
-	text := func(s string) string { return s }
-	if c.q.Get("encoding-type") == "url" {
-		text = signedPath
+	p, err := findKeys(c.r.Context(), k, func(prefix, from string) iter.Seq2[Version, error] {
+		return func(yield func(Version, error) bool) {
+			for _, u := range all {
+				if strings.HasPrefix(u.Key, prefix) && u.Key >= from && (u.Key != k.after || u.ID > k.afterID) && !yield(Version{Key: u.Key, ID: u.ID, Entry: holdall.Entry{ModTime: u.Time}}, nil) {
+					return
+				}
+			}
+		}
+	})
+	if err != nil {
+		return err
 	}
-	prefix, delimiter, after, afterID := c.q.Get("prefix"), c.q.Get("delimiter"), c.q.Get("key-marker"), c.q.Get("upload-id-marker")
 	type upload struct {
-		Key, UploadId           string
+		Key                     keyText
+		UploadId                string
 		Initiator, Owner        s3Owner
 		StorageClass, Initiated string
 	}
 	doc := struct {
-		XMLName                           xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListMultipartUploadsResult"`
-		Bucket                            string
-		KeyMarker, UploadIdMarker         string
-		NextKeyMarker, NextUploadIdMarker string `xml:",omitempty"`
-		Prefix, Delimiter, EncodingType   string `xml:",omitempty"`
-		MaxUploads                        int
-		IsTruncated                       bool
-		Upload                            []upload
-		CommonPrefixes                    []s3Prefix
-	}{Bucket: c.bucket, KeyMarker: text(after), UploadIdMarker: afterID, Prefix: text(prefix), Delimiter: text(delimiter), EncodingType: c.q.Get("encoding-type"), MaxUploads: most}
-	last, lastID := "", ""
-	for _, u := range all {
-		rest, ok := strings.CutPrefix(u.Key, prefix)
-		if !ok || u.Key < after || u.Key == after && (afterID == "" || u.ID <= afterID) {
-			continue
-		}
-		common := ""
-		if i := strings.Index(rest, delimiter); delimiter != "" && i >= 0 {
-			common = prefix + rest[:i+len(delimiter)]
-			if common == last || common <= after {
-				continue
-			}
-		}
-		if len(doc.Upload)+len(doc.CommonPrefixes) == most {
-			doc.IsTruncated, doc.NextKeyMarker, doc.NextUploadIdMarker = most > 0, text(last), lastID
-			break
-		}
-		if common != "" {
-			last, lastID = common, ""
-			doc.CommonPrefixes = append(doc.CommonPrefixes, s3Prefix{text(common)})
-			continue
-		}
-		last, lastID = u.Key, u.ID
-		doc.Upload = append(doc.Upload, upload{text(u.Key), u.ID, holdallOwner, holdallOwner, "STANDARD", s3Time(u.Time)})
+		Bucket             string
+		KeyMarker          keyText
+		UploadIdMarker     string
+		NextKeyMarker      keyText `xml:",omitempty"`
+		NextUploadIdMarker string  `xml:",omitempty"`
+		Prefix             keyText `xml:",omitempty"`
+		MaxUploads         int
+		keysPage
+		Upload         []upload
+		CommonPrefixes []s3Prefix
+	}{Bucket: c.bucket, KeyMarker: k.text(k.marker), UploadIdMarker: k.afterID, Prefix: k.text(k.prefix), MaxUploads: k.most, keysPage: p, CommonPrefixes: p.common}
+	doc.NextKeyMarker, doc.NextUploadIdMarker = p.next()
+	for _, u := range p.keys {
+		doc.Upload = append(doc.Upload, upload{k.text(u.Key), u.ID, holdallOwner, holdallOwner, "STANDARD", s3Time(u.Entry.ModTime)})
 	}
-	writeXML(c.w, c.r, http.StatusOK, doc)
-	return nil
+	return c.answer("ListMultipartUploadsResult", doc)
 }

@@ -31,8 +31,7 @@ func (c *call) put() error {
 		return err
 	}
 	c.wrote(p.etag, headers)
-	c.w.WriteHeader(http.StatusOK)
-	return nil
+	return c.done(http.StatusOK)
 }
 
 // isStored reports whether a header is the client's, and not one that follows
@@ -149,6 +148,5 @@ func (c *call) retag(text string, status int) error {
 	}); err != nil {
 		return err
 	}
-	c.w.WriteHeader(status)
-	return nil
+	return c.done(status)
 }

@@ -4,14 +4,16 @@ import (
 	"archive/tar"
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
+	"context"
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -35,10 +37,10 @@ func (c *call) extract() error {
 	}
 	in, end, err := untarred(p)
 	if err == nil {
-		x := &extraction{c: c, slots: make(chan struct{}, atOnce), keys: map[string]bool{}}
-		if err = x.files(tar.NewReader(in)); !x.wait() && err == nil {
-			err = x.err
-		}
+		x := &extraction{c: c, work: &errgroup.Group{}, keys: map[string]bool{}}
+		_ = x.wait()
+		err = x.files(tar.NewReader(in))
+		err = cmp.Or(err, x.wait())
 		end()
 	}
 	if err == nil { // what follows the tar counts for the sums, too
@@ -52,8 +54,7 @@ func (c *call) extract() error {
 	}
 	p.upload(Condition{}, map[string]string{}).End()
 	c.wrote(p.etag, nil)
-	c.w.WriteHeader(http.StatusOK)
-	return nil
+	return c.done(http.StatusOK)
 }
 
 // untarred decompresses a tar.
@@ -84,27 +85,19 @@ func tarError(err error) error {
 
 // An extraction puts files.
 type extraction struct {
-	c     *call
-	slots chan struct{}
-	work  sync.WaitGroup
-
+	c    *call
+	work *errgroup.Group
+	all  context.Context // ends when one cannot be put
 	keys map[string]bool // of those that are being put
-
-	mu  sync.Mutex
-	err error
 }
 
-// wait waits for the files that are being put, and reports whether all is well.
-func (x *extraction) wait() bool {
-	x.work.Wait()
+// wait waits for the files that are being put.
+func (x *extraction) wait() error {
+	err := x.work.Wait()
+	x.work, x.all = errgroup.WithContext(x.c.r.Context())
+	x.work.SetLimit(atOnce)
 	clear(x.keys)
-	return x.failed() == nil
-}
-
-func (x *extraction) failed() error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.err
+	return err
 }
 
 func (x *extraction) files(r *tar.Reader) error {
@@ -136,7 +129,7 @@ func (x *extraction) files(r *tar.Reader) error {
 }
 
 func (x *extraction) file(key string, size int64, r io.Reader) error {
-	switch err := x.failed(); {
+	switch err := context.Cause(x.all); {
 	case err != nil:
 		return err
 	case len(key) > maxKey:
@@ -150,8 +143,10 @@ func (x *extraction) file(key string, size int64, r io.Reader) error {
 		_, err := x.c.in.Put(x.c.r.Context(), key, newPayload(r, size).upload(Condition{}, map[string]string{}))
 		return err
 	}
-	if (x.keys[key] || size > smallFile) && !x.wait() { // of two files with a name, the last counts
-		return x.err
+	if x.keys[key] || size > smallFile { // of two files with a name, the last counts
+		if err := x.wait(); err != nil {
+			return err
+		}
 	}
 	if size > smallFile {
 		return tarError(put(r))
@@ -161,15 +156,12 @@ func (x *extraction) file(key string, size int64, r io.Reader) error {
 		return tarError(err)
 	}
 	x.keys[key] = true
-	x.slots <- struct{}{}
-	x.work.Go(func() {
+	x.work.Go(func() error {
 		err := put(bytes.NewReader(content))
-		x.mu.Lock()
-		if err != nil && x.c.asksTar("ignore-errors") != "true" && x.err == nil {
-			x.err = err
+		if x.c.asksTar("ignore-errors") == "true" {
+			return nil
 		}
-		x.mu.Unlock()
-		<-x.slots
+		return err
 	})
 	return nil
 }

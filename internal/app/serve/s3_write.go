@@ -9,26 +9,13 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
 )
 
-// A call is a request that a Keeper answers.
-type call struct {
-	s           *S3
-	w           http.ResponseWriter
-	r           *http.Request
-	q           url.Values
-	sig         signature // zero if requests need none
-	bucket, key string
-	in          Bucket
-}
-
 // verbs are what a Keeper adds to a server, by method, level and subresource.
-// Their errors are sent by fail.
 var verbs = map[string]func(*call) error{
 	"PUT bucket": (*call).makeBucket, "DELETE bucket": (*call).removeBucket,
 	"POST bucket?delete": (*call).deleteAll, "GET bucket?uploads": (*call).listUploads,
@@ -56,17 +43,6 @@ func verb(method, key string, q url.Values) string {
 	return name
 }
 
-// write answers a request with one of verbs.
-func (c *call) write(do func(*call) error) {
-	err := c.begin()
-	if err == nil {
-		err = do(c)
-	}
-	if err != nil {
-		c.fail(err)
-	}
-}
-
 // parameters are those of requests that write, without those of signatures.
 var parameters = []string{"acl", "delete", "partNumber", "tagging", "uploadId", "uploads", "versionId", "x-id",
 	"AWSAccessKeyId", "Signature", "Expires", "content-type", "content-md5"}
@@ -76,15 +52,18 @@ const maxKey = 1024
 
 // begin finds the bucket.
 func (c *call) begin() (err error) {
-	switch v := c.q.Get("versionId"); {
+	id, err := versionAsked(c.q)
+	switch {
+	case err != nil:
+		return err
 	case c.s.o.Key.ID == "" && new(http.CrossOriginProtection).Check(c.r) != nil && allows(c.s.site.o.CORS, c.r.Header.Get("Origin")) == "":
 		return fault("AccessDenied", "Pages of other sites may not write.")
 	case len(c.key) > maxKey:
 		return fault("KeyTooLongError", "")
 	case !utf8.ValidString(c.key) || strings.Contains(c.key, "\x00"):
 		return fault("InvalidURI", "")
-	case c.q.Has("versionId") && v != "null":
-		return fault("InvalidArgument", "Invalid version id specified")
+	case id != "" && id != newest && c.r.Method != http.MethodGet && verb(c.r.Method, c.key, c.q) != "DELETE key":
+		return errOld
 	}
 	for name := range c.q { // a part of a bucket that is unknown here must not be taken for the bucket
 		if c.r.Method != http.MethodGet && !strings.HasPrefix(strings.ToLower(name), "x-amz-") && !slices.Contains(parameters, name) {
@@ -130,12 +109,6 @@ func unknownHeaders(head http.Header) error {
 	return nil
 }
 
-// fail sends an error.
-func (c *call) fail(err error) {
-	code, text := c.codeOf(err)
-	s3Error(c.w, c.r, code, text)
-}
-
 // codeOf returns the code of an error, and logs it if it has none.
 func (c *call) codeOf(err error) (code, text string) {
 	if f, ok := errors.AsType[*s3Fault](err); ok {
@@ -147,13 +120,17 @@ func (c *call) codeOf(err error) (code, text string) {
 	}{
 		{ErrNoArchive, "NoSuchBucket"}, {ErrBucketExists, "BucketAlreadyOwnedByYou"}, {ErrBucketNotEmpty, "BucketNotEmpty"}, {ErrReadOnly, "MethodNotAllowed"},
 		{ErrNoUpload, "NoSuchUpload"}, {ErrPart, "InvalidPart"}, {ErrCondition, "PreconditionFailed"}, {ErrFull, "InsufficientStorage"}, {ErrBusy, "SlowDown"},
-		{ErrNoObject, "NoSuchKey"},
+		{ErrNoObject, "NoSuchKey"}, {ErrSource, "InvalidBucketState"},
 	} {
 		if errors.Is(err, x.err) {
 			return x.code, ""
 		}
 	}
 	unlessGone(c.r)
+	if c.h != nil {
+		c.h.tell(c.r, err)
+		return codeOf(statusOf(err)), ""
+	}
 	c.s.site.o.Log.Error("cannot be written", "bucket", c.bucket, "key", format.Escape(c.key), "error", err)
 	if code := codeOf(statusOf(err)); code != "InternalError" {
 		return code, ""
@@ -246,8 +223,7 @@ func (c *call) makeBucket() error {
 	}
 	c.s.site.set.Again()
 	c.w.Header().Set("Location", "/"+c.bucket)
-	c.w.WriteHeader(http.StatusOK)
-	return nil
+	return c.done(http.StatusOK)
 }
 
 func (c *call) removeBucket() error {
@@ -255,8 +231,7 @@ func (c *call) removeBucket() error {
 		return err
 	}
 	c.s.site.set.Again()
-	c.w.WriteHeader(http.StatusNoContent)
-	return nil
+	return c.done(http.StatusNoContent)
 }
 
 func condition(head http.Header) Condition {
@@ -264,18 +239,23 @@ func condition(head http.Header) Condition {
 }
 
 func (c *call) delete() error {
-	err := c.in.Delete(c.r.Context(), []Deletion{{c.key, condition(c.r.Header)}})[0]
+	id := c.q.Get("versionId")
+	d, err := c.deletion(c.key, id, condition(c.r.Header))
+	if err == nil {
+		err = c.in.Delete(c.r.Context(), []Deletion{d})[0]
+	}
 	if err != nil && !errors.Is(err, ErrNoObject) {
 		return err
 	}
-	c.w.WriteHeader(http.StatusNoContent)
-	return nil
+	if id != "" {
+		c.w.Header().Set("X-Amz-Version-Id", id)
+	}
+	return c.done(http.StatusNoContent)
 }
 
 func (c *call) deleteAll() error {
 	type object struct {
-		Key, ETag              string
-		VersionId              *string
+		Key, VersionId, ETag   string
 		LastModifiedTime, Size *string
 	}
 	var asked struct {
@@ -288,41 +268,47 @@ func (c *call) deleteAll() error {
 	} else if n := len(asked.Object); empty || n == 0 || n > 1000 {
 		return fault("MalformedXML", "")
 	}
-	type deleted struct{ Key string }
-	type failed struct{ Key, Code, Message string }
-	answer := struct {
-		XMLName xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ DeleteResult"`
+	type deleted struct {
+		Key       string
+		VersionId string `xml:",omitempty"`
+	}
+	type failed struct {
+		deleted
+		Code, Message string
+	}
+	var answer struct {
 		Deleted []deleted
 		Error   []failed
-	}{}
+	}
 	var all []Deletion
-	fail := func(key string, err error) {
+	var of []deleted
+	fail := func(of deleted, err error) {
 		code, text := c.codeOf(err)
-		answer.Error = append(answer.Error, failed{key, code, s3Text(code, text)})
+		answer.Error = append(answer.Error, failed{of, code, s3Text(code, text)})
 	}
 	for _, o := range asked.Object {
-		switch {
+		is := deleted{o.Key, o.VersionId}
+		switch d, err := c.deletion(o.Key, o.VersionId, Condition{Match: o.ETag}); {
 		case o.Key == "":
 			return fault("MalformedXML", "")
 		case len(o.Key) > maxKey:
-			fail(o.Key, fault("KeyTooLongError", ""))
-		case o.VersionId != nil && *o.VersionId != "null" && *o.VersionId != "":
-			fail(o.Key, fault("NoSuchVersion", ""))
+			fail(is, fault("KeyTooLongError", ""))
 		case o.LastModifiedTime != nil || o.Size != nil:
-			fail(o.Key, fault("NotImplemented", ""))
+			fail(is, fault("NotImplemented", ""))
+		case err != nil:
+			fail(is, err)
 		default:
-			all = append(all, Deletion{o.Key, Condition{Match: o.ETag}})
+			all, of = append(all, d), append(of, is)
 		}
 	}
 	for i, err := range c.in.Delete(c.r.Context(), all) {
 		if err != nil && !errors.Is(err, ErrNoObject) {
-			fail(all[i].Key, err)
+			fail(of[i], err)
 		} else if !asked.Quiet {
-			answer.Deleted = append(answer.Deleted, deleted{all[i].Key})
+			answer.Deleted = append(answer.Deleted, of[i])
 		}
 	}
-	writeXML(c.w, c.r, http.StatusOK, answer)
-	return nil
+	return c.answer("DeleteResult", answer)
 }
 
 // wrote sets the headers of a response for content that was written.
@@ -348,17 +334,4 @@ func checksumType(value string) string {
 		return "COMPOSITE"
 	}
 	return "FULL_OBJECT"
-}
-
-// number returns a number of the query, at least 0.
-func (c *call) number(name string, most int) (int, error) {
-	s := c.q.Get(name)
-	if s == "" {
-		return most, nil
-	}
-	n, err := strconv.ParseInt(s, 10, 32)
-	if err != nil || n < 0 {
-		return 0, fault("InvalidArgument", name+": expected a number, at least 0")
-	}
-	return int(min(n, int64(most))), nil
 }

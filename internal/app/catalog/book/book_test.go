@@ -169,6 +169,7 @@ func (m *model) forgetOriginals() {
 
 // difference is how a catalogue differs from a model.
 func (m *model) difference(ctx context.Context, b *Book) error {
+	m = m.clone()
 	all, err := b.Archives(ctx)
 	if err != nil {
 		return err
@@ -230,6 +231,21 @@ func (m *model) difference(ctx context.Context, b *Book) error {
 			if h.In.Address != f[len(f)-1-i].address {
 				return fmt.Errorf("%q: holder %d is %s", name, i, h.In.Address)
 			}
+		}
+	}
+	for l, err := range b.Versions(ctx, "", "") { // those that were not deleted come first, and are the holders
+		some := m.files[l.Path]
+		is, n := is[l.Archive], len(some)-1
+		if err != nil || !l.Gone && (n < 0 || is != some[n].address) || l.Gone && (n >= 0 || is == "") {
+			return fmt.Errorf("%q: version %d in %q, gone %v, expected %+v: %v", l.Path, l.Seq, is, l.Gone, some, err)
+		}
+		if n >= 0 {
+			m.files[l.Path] = some[:n]
+		}
+	}
+	for name, left := range m.files {
+		if len(left) > 0 {
+			return fmt.Errorf("%q: no version in %q", name, left[0].address)
 		}
 	}
 	if len(found) != len(m.files) {

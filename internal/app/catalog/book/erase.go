@@ -67,6 +67,10 @@ func (b *Book) Erase(ctx context.Context, names []string) (done Erased, err erro
 	if err != nil {
 		return done, err
 	}
+	erased := make(map[string]bool, len(names))
+	for _, name := range names {
+		erased[name] = true
+	}
 	for range 5 { // others may be merging
 		archives, unknown, err := b.Mentions(ctx, names)
 		if err != nil {
@@ -81,7 +85,7 @@ func (b *Book) Erase(ctx context.Context, names []string) (done Erased, err erro
 		}
 		s, err := b.full(ctx, b.current())
 		if err == nil {
-			err = b.mergeRuns(ctx, s, s.Runs)
+			err = b.mergeRuns(ctx, s, s.Runs, erased)
 		}
 		if err != nil {
 			return done, err
@@ -107,7 +111,7 @@ func (b *Book) Erase(ctx context.Context, names []string) (done Erased, err erro
 	if err != nil {
 		return done, err
 	}
-	if err := b.eraseBeside(ctx, names, &done); err != nil {
+	if err := b.eraseBeside(ctx, erased, &done); err != nil {
 		return done, err
 	}
 	if _, unknown, err := b.Mentions(ctx, names); err != nil || len(unknown) < len(names) {
@@ -155,11 +159,7 @@ func (b *Book) blank(ctx context.Context, s *State, done *Erased) error {
 }
 
 // eraseBeside takes names out of what says that they were deleted.
-func (b *Book) eraseBeside(ctx context.Context, names []string, done *Erased) error {
-	set := make(map[string]bool, len(names))
-	for _, name := range names {
-		set[name] = true
-	}
+func (b *Book) eraseBeside(ctx context.Context, erased map[string]bool, done *Erased) error {
 	for info, err := range storekit.List(ctx, b.st, b.Name()+goneSuffix+"/") {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -175,7 +175,7 @@ func (b *Book) eraseBeside(ctx context.Context, names []string, done *Erased) er
 			return &Error{info.Name, err}
 		}
 		n := len(r.Deleted)
-		r.Deleted = slices.DeleteFunc(r.Deleted, func(name string) bool { return set[name] })
+		r.Deleted = slices.DeleteFunc(r.Deleted, func(name string) bool { return erased[name] })
 		switch {
 		case len(r.Deleted) == n:
 			continue

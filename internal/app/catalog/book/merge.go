@@ -47,13 +47,14 @@ func (b *Book) merge(ctx context.Context) error {
 		if len(some) < 2 {
 			return nil
 		}
-		if err := b.mergeRuns(ctx, s, some); err != nil {
+		if err := b.mergeRuns(ctx, s, some, nil); err != nil {
 			return err
 		}
 	}
 }
 
-func (b *Book) mergeRuns(ctx context.Context, s *State, some []RunRef) error {
+// mergeRuns makes one run of some. It leaves out deletions of names that are erased.
+func (b *Book) mergeRuns(ctx context.Context, s *State, some []RunRef, erased map[string]bool) error {
 	runs, err := b.runsOf(ctx, some)
 	if err == nil {
 		err = b.fetch(ctx, runs, "")
@@ -77,7 +78,7 @@ func (b *Book) mergeRuns(ctx context.Context, s *State, some []RunRef) error {
 		return s.Archives[i].shown(), true
 	}
 	ref, more, err := b.writeRun(ctx, s.Number, most, about, func(yield func(*rows.Row, error) bool) {
-		group := grouping{s: s, whole: len(some) == len(s.Runs)}
+		group := grouping{s: s, whole: len(some) == len(s.Runs), erased: erased}
 		for x, err := range rows.Merged(ctx, runs, "") {
 			if err != nil {
 				yield(nil, err)
@@ -110,13 +111,15 @@ func (b *Book) mergeRuns(ctx context.Context, s *State, some []RunRef) error {
 
 // A grouping has the rows of a name, and leaves out those that nobody needs.
 type grouping struct {
-	s     *State
-	whole bool // there are no others
-	rows  []rows.Row
+	s      *State
+	whole  bool // there are no others
+	erased map[string]bool
+	rows   []rows.Row
 }
 
 func (g *grouping) flush(yield func(*rows.Row, error) bool) bool {
 	files, oldest := map[int64]bool{}, int64(0) // by Seq
+	source := g.s.Source != "" && len(g.rows) > 0 && !g.erased[g.rows[0].Name]
 	for i := range g.rows {
 		if r := &g.rows[i]; r.What == rows.Put && !g.s.dropped[idOf(r.Archive)] {
 			files[r.Seq], oldest = true, r.Seq
@@ -131,10 +134,11 @@ func (g *grouping) flush(yield func(*rows.Row, error) bool) bool {
 				continue
 			}
 		case rows.Delete:
-			// What is committed from now on began at the floor or later.
-			if g.whole && r.Seq < g.s.Floor && (len(files) == 0 || oldest >= r.Seq) {
+			// What is committed from now on began at the floor or later. The source may have the name: one deletion stays.
+			if g.whole && r.Seq < g.s.Floor && (len(files) == 0 || oldest >= r.Seq) && !source {
 				continue
 			}
+			source = false
 		case rows.Fate:
 			if fates[r.Of] || g.whole && !files[r.Of] {
 				continue

@@ -20,7 +20,7 @@ var planted = []testkit.Plant{
 	{"a state of another catalogue is taken", "book.go", "c.hash != s.Hash || c.Catalog != s.Catalog", "c.Catalog == \"\""},
 	{"a gap is not noticed", "book.go", "if ok && n != s.next() {", "if false {"},
 	{"a dropped archive is forgotten while runs have it", "merge.go", "if len(some) == len(s.Runs) {", "if true {"},
-	{"merged runs lose deletions", "merge.go", "if g.whole && r.Seq < g.s.Floor && (len(files) == 0 || oldest >= r.Seq) {", "if true || oldest > 0 {"},
+	{"merged runs lose deletions", "merge.go", "if g.whole && r.Seq < g.s.Floor && (len(files) == 0 || oldest >= r.Seq) && !source {", "if true || oldest > 0 {"},
 	{"merged runs lose fates", "merge.go", "if fates[r.Of] || g.whole && !files[r.Of] {", "if true {"},
 	{"an older version counts as newer", "../rows/row.go", "compareCommits(b.Seq, r.Seq)", "compareCommits(r.Seq, b.Seq)"},
 	{"gc removes runs that may be committed", "keep.go", "n >= floor || used[name]", "n < 0 || used[name]"},
@@ -29,7 +29,7 @@ var planted = []testkit.Plant{
 	{"notes lack versions", "beside.go", "case x.What != rows.Put || x.Archive.Commit", "case x.What >= 0 || x.Archive.Commit"},
 	{"the order of notes is that of names", "beside.go", "return a.Compare(b)\n", "return strings.Compare(a.Archive, b.Archive)\n"},
 	{"a catalogue that was put back is written to", "beside.go", "if r.Commit <= last && r.Hash == hash {", "if r.Hash == hash || r.Hash != \"\" {"},
-	{"lists have what is deleted", "query.go", "v.done, v.deleted = true, true", "v.deleted = true"},
+	{"lists have what is deleted", "query.go", "visible, v.done, v.deleted = !v.done, true, true", "v.deleted = true"},
 }
 
 // Each fault that is planted is found by what runs always. Only HOLDALL_LONG tries them all.

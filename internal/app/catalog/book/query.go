@@ -245,24 +245,27 @@ func (b *Book) look(ctx context.Context, l *look, s *State, path string) error {
 
 // Holders returns all archives that have a path, the newest first.
 func (b *Book) Holders(ctx context.Context, path string) (all []catalog.Found, err error) {
+	all, _, err = b.holdersNow(ctx, path)
+	return all, err
+}
+
+func (b *Book) holdersNow(ctx context.Context, path string) (all []catalog.Found, gone bool, err error) {
 	over := b.over()
 	s, err := b.State(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	return b.holders(ctx, over, s, path)
 }
 
-// NewestAt returns where the newest file of that path was at a state, without layers.
-func (b *Book) NewestAt(ctx context.Context, s *State, path string) (f catalog.Found, err error) {
-	all, err := b.holders(ctx, nil, s, path)
-	if len(all) == 0 {
-		return f, cmp.Or(err, catalog.Absent(path))
-	}
-	return all[0], nil
+// NewestAt is Newest at a state, without layers.
+func (b *Book) NewestAt(ctx context.Context, s *State, path string) (catalog.Found, error) {
+	all, gone, err := b.holders(ctx, nil, s, path)
+	return newestOf(all, gone, err, path, nil)
 }
 
-func (b *Book) holders(ctx context.Context, over []Layer, s *State, path string) (all []catalog.Found, err error) {
+// holders also reports whether the path was ever deleted.
+func (b *Book) holders(ctx context.Context, over []Layer, s *State, path string) (all []catalog.Found, gone bool, err error) {
 	var looks []*look
 	for _, x := range over {
 		looks = append(looks, &look{from: x})
@@ -275,7 +278,7 @@ func (b *Book) holders(ctx context.Context, over []Layer, s *State, path string)
 		err = atOnce(ctx, b, looks, func(ctx context.Context, l *look) error { return b.look(ctx, l, s, path) })
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	deleted, found, fates := int64(0), []catalog.Location(nil), []rows.Row(nil)
 	for _, l := range looks {
@@ -291,25 +294,33 @@ func (b *Book) holders(ctx context.Context, over []Layer, s *State, path string)
 		}
 		a, err := b.archiveOf(ctx, over, s, l.Archive)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		all = append(all, catalog.Found{Location: withFate(l, fates), In: a})
 	}
-	return all, nil
+	return all, deleted > 0, nil
 }
 
-// Newest returns where the newest file of that path is, or an error that wraps fs.ErrNotExist.
+// Newest returns where the newest file of that path is, or an error that wraps fs.ErrNotExist: if it was deleted, it
+// wraps [catalog.ErrDeleted], too.
 func (b *Book) Newest(ctx context.Context, path string) (catalog.Found, error) {
 	return b.NewestIn(ctx, path, nil)
 }
 
 // NewestIn is Newest for some archives.
 func (b *Book) NewestIn(ctx context.Context, path string, in catalog.Scope) (catalog.Found, error) {
-	all, err := b.Holders(ctx, path)
+	all, gone, err := b.holdersNow(ctx, path)
+	return newestOf(all, gone, err, path, in)
+}
+
+func newestOf(all []catalog.Found, gone bool, err error, path string, in catalog.Scope) (catalog.Found, error) {
 	for _, f := range all {
 		if in == nil || in(f.Archive) {
 			return f, nil
 		}
+	}
+	if gone && len(all) == 0 {
+		return catalog.Found{}, cmp.Or(err, catalog.Deleted(path))
 	}
 	return catalog.Found{}, cmp.Or(err, catalog.Absent(path))
 }
@@ -380,14 +391,15 @@ type sight struct {
 	fates   []rows.Row
 }
 
-// of reports whether a row is a file in a scope, and whether that file is visible there.
+// of reports whether a row is a file in a scope, and whether that file is visible there. The deletion of a name without
+// a visible file is visible, too.
 func (v *sight) of(s *State, x *rows.Item, in catalog.Scope) (file, visible bool) {
 	if !v.any || x.Name != v.name {
 		*v = sight{name: x.Name, any: true, fates: v.fates[:0]}
 	}
 	switch id := idOf(x.Archive); {
 	case x.What == rows.Delete:
-		v.done, v.deleted = true, true
+		visible, v.done, v.deleted = !v.done, true, true
 	case x.What == rows.Fate:
 		v.fates = append(v.fates, x.Row)
 	case !s.dropped[id] && (in == nil || in(int64(id))):
@@ -399,16 +411,37 @@ func (v *sight) of(s *State, x *rows.Item, in catalog.Scope) (file, visible bool
 // Between yields the newest location of each path in [from, before) in the archives of a scope, in
 // byte order. If before is empty, there is no upper bound.
 func (b *Book) Between(ctx context.Context, from, before string, in catalog.Scope) iter.Seq2[catalog.Location, error] {
+	return b.files(ctx, from, before, in, false, false)
+}
+
+// BetweenAll is Between for all archives. It also yields the paths that were deleted, as locations that are Gone.
+func (b *Book) BetweenAll(ctx context.Context, from, before string) iter.Seq2[catalog.Location, error] {
+	return b.files(ctx, from, before, nil, false, true)
+}
+
+// Versions yields all locations in all archives of each path in [from, before), as Between: by path, the newest first.
+// Those that are Gone were deleted.
+func (b *Book) Versions(ctx context.Context, from, before string) iter.Seq2[catalog.Location, error] {
+	return b.files(ctx, from, before, nil, true, false)
+}
+
+func (b *Book) files(ctx context.Context, from, before string, in catalog.Scope, older, gone bool) iter.Seq2[catalog.Location, error] {
 	return pipe.Told(func(tell func(catalog.Location) error) error {
 		var v sight
 		return b.each(ctx, from, before, func(s *State, x *rows.Item) error {
 			if before != "" && x.Name >= before {
 				return errEnough
 			}
-			if _, visible := v.of(s, x, in); !visible {
-				return nil
+			file, visible := v.of(s, x, in)
+			switch {
+			case file && (visible || older):
+				l := withFate(b.location(x), v.fates)
+				l.Gone = v.deleted
+				return tell(l)
+			case !file && visible && gone:
+				return tell(catalog.Location{Path: x.Name, Gone: true})
 			}
-			return tell(withFate(b.location(x), v.fates))
+			return nil
 		})
 	})
 }
@@ -538,6 +571,9 @@ func (b *Book) ID() string { return b.current().Catalog }
 // Store and Name say where the catalogue is.
 func (b *Book) Store() store.Store { return b.st }
 func (b *Book) Name() string       { return strings.TrimSuffix(b.dir, "/") }
+
+// Source is the address of the bucket whose objects are shown, too, or "". It is not older than what was looked up.
+func (b *Book) Source() string { return string(b.current().Source) }
 
 // Near reports whether the catalogue is on a disk.
 func (b *Book) Near() bool { return b.st.Can().Near }

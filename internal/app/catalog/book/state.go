@@ -124,6 +124,9 @@ type Commit struct {
 	Removed  []ID      `json:"removed,omitempty"`  // Removals of earlier commits that are done
 
 	Claim *Claim `json:"claim,omitempty"`
+	// Source is the address of a bucket whose objects gateways also show, as long as nothing is here, neither a file
+	// nor a deletion. "" ends that.
+	Source *text `json:"source,omitempty"`
 
 	// Erased is the hash of the commit that this one replaces, because a name was erased. It says nothing else.
 	Erased string `json:"erased,omitempty"`
@@ -145,6 +148,9 @@ type Claim struct {
 func NewClaim(id, address, log string) *Claim {
 	return &Claim{ID: id, Address: address, Log: text(log)}
 }
+
+// Through names the source in a commit.
+func (c *Commit) Through(address string) { c.Source = new(text(address)) }
 
 // A Plan says what a fleet packs, and into what.
 type Plan struct {
@@ -241,6 +247,7 @@ type State struct {
 	Listings []Listing `json:"listings,omitempty"`
 	Removals []Removal `json:"removals,omitempty"`
 	Claim    *Claim    `json:"claim,omitempty"`
+	Source   text      `json:"source,omitempty"`
 	Next     int64     `json:"next,omitempty"` // the number of the next commit, if it is not the number after this
 	Entries  int64     `json:"entries"`
 	Bytes    int64     `json:"bytes"` // of archives
@@ -499,6 +506,9 @@ func (s *State) records(c *Commit, elsewhere bool) {
 		if s.Claim = c.Claim; s.Claim.ID == "" {
 			s.Claim = nil
 		}
+	}
+	if c.Source != nil {
+		s.Source = *c.Source
 	}
 	if l := c.Listed; l != nil {
 		s.Listings = append(slices.DeleteFunc(s.Listings, l.includes), *l)

@@ -1,6 +1,7 @@
 package shelf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +47,8 @@ func (s *Shelf) reader(ctx context.Context, name string) (format.Reader, error) 
 	if name != Tree {
 		r.bucket = strings.TrimPrefix(name, buckets)
 		stems, err := r.find(ctx)
-		if err == nil && len(stems)+len(r.through()) == 0 {
+		all, terr := r.through(ctx)
+		if err = cmp.Or(err, terr); err == nil && len(stems)+len(all) == 0 {
 			err = &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 		}
 		if err != nil {
@@ -132,6 +134,11 @@ func (r *reader) entry(ctx context.Context, name string, l catalog.Location, who
 	return e, nil
 }
 
+// Entry returns the entry in Tree of a file, which need not be the newest of its name.
+func (s *Shelf) Entry(ctx context.Context, l catalog.Location) (format.Entry, error) {
+	return (&reader{s: s}).entry(ctx, l.Path, l, false)
+}
+
 // Own returns what an archive's own index says of a file.
 func (s *Shelf) Own(ctx context.Context, l catalog.Location) (format.Entry, error) {
 	a, err := s.archive(ctx, l.Archive)
@@ -155,6 +162,7 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 		return format.Entry{}, err
 	}
 	var newest catalog.Found
+	gone := false
 	for _, c := range stems {
 		path, ok := c.path(name)
 		if !ok {
@@ -166,12 +174,15 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return format.Entry{}, err
 		}
+		gone = gone || errors.Is(err, catalog.ErrDeleted)
 	}
 	if newest.Archive > 0 {
 		return r.entry(ctx, name, newest.Location, true)
 	}
-	if e, err := r.atSource(ctx, name); !errors.Is(err, fs.ErrNotExist) {
-		return e, err
+	if !gone || r.bucket != "" { // a bucket of a plan may have it again
+		if e, err := r.atSource(ctx, name); !errors.Is(err, fs.ErrNotExist) {
+			return e, err
+		}
 	}
 	if naming.ValidPath(name) {
 		for _, err := range r.keys(ctx, name+"/", "", false) {
@@ -191,8 +202,14 @@ type item struct {
 // keys yields the items whose names begin with prefix, by name, starting at
 // from.
 func (r *reader) keys(ctx context.Context, prefix, from string, whole bool) iter.Seq2[format.Entry, error] {
-	return r.merged(ctx, whole, func(i int) iter.Seq2[item, error] {
-		return r.s.originals(ctx, i, prefix, from, false)
+	between := r.s.c.Between
+	if r.bucket == "" && r.s.o.Source != nil {
+		between = func(ctx context.Context, from, before string, _ catalog.Scope) iter.Seq2[catalog.Location, error] {
+			return r.s.c.BetweenAll(ctx, from, before)
+		}
+	}
+	return r.merged(ctx, whole, func(x *source) iter.Seq2[item, error] {
+		return x.originals(ctx, prefix, from, false)
 	}, func(c stem) iter.Seq2[item, error] {
 		// Names that begin with both.
 		first, last := max(prefix, from, c.names), catalog.After(prefix)
@@ -214,7 +231,7 @@ func (r *reader) keys(ctx context.Context, prefix, from string, whole bool) iter
 			before, _ = c.path(last)
 		}
 		return func(yield func(item, error) bool) {
-			for l, err := range r.s.c.Between(ctx, begin, before, c.in) {
+			for l, err := range between(ctx, begin, before, c.in) {
 				x := item{where: l}
 				if err == nil {
 					x.name = c.name(l.Path)
@@ -230,8 +247,11 @@ func (r *reader) keys(ctx context.Context, prefix, from string, whole bool) iter
 // list yields the items directly below a folder, by name. The name of a folder
 // ends in a slash.
 func (r *reader) list(ctx context.Context, folder, from string) iter.Seq2[format.Entry, error] {
-	return r.merged(ctx, false, func(i int) iter.Seq2[item, error] {
-		return r.s.originals(ctx, i, folder, from, true)
+	if r.bucket == "" && r.s.o.Source != nil {
+		return r.folders(ctx, folder, from)
+	}
+	return r.merged(ctx, false, func(x *source) iter.Seq2[item, error] {
+		return x.originals(ctx, folder, from, true)
 	}, func(c stem) iter.Seq2[item, error] {
 		if deeper, ok := strings.CutPrefix(c.names, folder); ok && deeper != "" {
 			// All of the stem is in one folder there.
@@ -265,11 +285,37 @@ func (r *reader) list(ctx context.Context, folder, from string) iter.Seq2[format
 	})
 }
 
+// folders is list by the keys: a folder that only the source has is there if something below it was not deleted.
+func (r *reader) folders(ctx context.Context, folder, from string) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		for at, more := max(folder, from), true; more; {
+			more = false
+			for e, err := range r.keys(ctx, folder, at, false) {
+				if err == nil {
+					var name string
+					if name, _, more = strings.Cut(e.Name[len(folder):], "/"); more {
+						e = format.Entry{Name: folder + name, Kind: format.Dir}
+						at = catalog.After(e.Name + "/")
+					}
+				}
+				if !yield(e, err) || err != nil {
+					return
+				}
+				if more {
+					more = at != ""
+					break
+				}
+			}
+		}
+	}
+}
+
 // merged yields the items of all stems by name, and for each name the newest.
-func (r *reader) merged(ctx context.Context, whole bool, at func(source int) iter.Seq2[item, error], of func(stem) iter.Seq2[item, error]) iter.Seq2[format.Entry, error] {
+func (r *reader) merged(ctx context.Context, whole bool, at func(*source) iter.Seq2[item, error], of func(stem) iter.Seq2[item, error]) iter.Seq2[format.Entry, error] {
 	return func(yield func(format.Entry, error) bool) {
 		stems, err := r.find(ctx)
-		if err != nil {
+		sources, serr := r.through(ctx)
+		if err = cmp.Or(err, serr); err != nil {
 			yield(format.Entry{}, err)
 			return
 		}
@@ -279,8 +325,8 @@ func (r *reader) merged(ctx context.Context, whole bool, at func(source int) ite
 				all = append(all, seq)
 			}
 		}
-		for _, i := range r.through() {
-			if seq := at(i); seq != nil {
+		for _, x := range sources {
+			if seq := at(x); seq != nil {
 				all = append(all, seq)
 			}
 		}
@@ -288,6 +334,8 @@ func (r *reader) merged(ctx context.Context, whole bool, at func(source int) ite
 			var e format.Entry
 			switch {
 			case err != nil:
+			case x.where.Gone:
+				continue
 			case x.at != nil:
 				e = *x.at
 			case x.dir:
@@ -454,15 +502,12 @@ func (r *reader) now(ctx context.Context, e format.Entry) (catalog.Location, err
 	if !errors.Is(err, fs.ErrNotExist) {
 		return l, err
 	}
-	is, lerr := r.Lookup(ctx, e.Name)
-	if lerr != nil {
-		return l, lerr
+	for now, err := range r.s.c.Versions(ctx, l.Path, l.Path+"\x00") {
+		if err != nil || now.Content() == l.Content() {
+			return now, err
+		}
 	}
-	now, ok := is.Ref.(catalog.Location)
-	if !ok || now.Size != l.Size || now.Digest != l.Digest || now.ETag != l.ETag {
-		return l, fmt.Errorf("%s: its archive was replaced by another: %w", format.Escape(e.Name), fs.ErrNotExist)
-	}
-	return now, nil
+	return l, fmt.Errorf("%s: its archive was replaced by another: %w", format.Escape(e.Name), fs.ErrNotExist)
 }
 
 func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
@@ -470,8 +515,8 @@ func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter
 		if n <= 0 || !e.Kind.HasContent() {
 			return
 		}
-		if o, ok := e.Ref.(original); ok {
-			r.s.extents(o, off, n)(yield)
+		if o, ok := e.Ref.(*Original); ok {
+			r.s.extents(*o, off, n)(yield)
 			return
 		}
 		l, err := r.now(ctx, e)

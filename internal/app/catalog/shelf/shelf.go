@@ -50,6 +50,11 @@ type Options struct {
 	// Through are addresses of buckets, or of prefixes in them. Objects there that
 	// are not packed are shown from there.
 	Through []string
+	// Source, if not nil, opens the source that the catalogue names. The tree of all files also shows what is there
+	// and was never here.
+	Source func(ctx context.Context, address string) (store.Store, error)
+	// Read, if not nil, is told of each object of that source whose content was read, up to its end. It must not wait.
+	Read func(o Original)
 	// NoVerify turns off the verification of contents that the archives' own
 	// readers read.
 	NoVerify bool
@@ -72,7 +77,8 @@ type Shelf struct {
 	ins   map[int64]*inner
 	near  bool
 
-	through []source
+	through []*source
+	own     *source // that the catalogue names
 }
 
 type known struct {
@@ -164,7 +170,8 @@ func (s *Shelf) Buckets(ctx context.Context) (found []Bucket, err error) {
 		}
 	}
 	for _, x := range s.through {
-		found = append(found, Bucket{Name: x.bucket, Address: x.scheme + "://" + x.bucket, Of: buckets + x.scheme + "/" + x.bucket})
+		scheme, name, _ := strings.Cut(x.tree, "/")
+		found = append(found, Bucket{Name: name, Address: scheme + "://" + name, Of: buckets + x.tree})
 	}
 	slices.SortFunc(found, func(a, b Bucket) int { return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Of, b.Of)) })
 	return slices.Compact(found), err
