@@ -33,6 +33,9 @@ import (
 // that wraps fs.ErrNotExist. A bucket with conditional requests behaves like that. Tests can so
 // detect changes that a store with old versions would hide.
 type Mem struct {
+	// Now is the clock of the store; nil means that of the system.
+	Now func() time.Time
+
 	mu   sync.RWMutex
 	objs map[string]*memVersion
 	last int64 // number of the latest version of any object
@@ -58,11 +61,15 @@ func (m *Mem) add(name string, content []byte) *memVersion {
 	if m.objs == nil {
 		m.objs = map[string]*memVersion{}
 	}
+	now := time.Now
+	if m.Now != nil {
+		now = m.Now
+	}
 	m.last++
 	v := &memVersion{data: content, info: store.Info{
 		Name:    name,
 		Size:    int64(len(content)),
-		ModTime: time.Now(),
+		ModTime: now(),
 		Version: strconv.FormatInt(m.last, 10),
 	}}
 	m.objs[name] = v
@@ -83,7 +90,7 @@ func (m *Mem) Get(name string) []byte {
 func (m *Mem) Clone() *Mem {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return &Mem{objs: maps.Clone(m.objs), last: m.last}
+	return &Mem{Now: m.Now, objs: maps.Clone(m.objs), last: m.last}
 }
 
 func (m *Mem) current(name string) *memVersion {

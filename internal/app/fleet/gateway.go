@@ -26,6 +26,9 @@ type Packing struct {
 	Roots catalog.Roots // of archives
 	// Name returns the name of an archive, without its folder. No other one has the number.
 	Name func(number int64) string
+	// Head begins the names that Name returns, and Owns reports whether a name is one of them.
+	Head string
+	Owns func(name string) bool
 	// Protect ensures that an archive has the parity that was asked for, and adds it to what is recorded.
 	Protect func(ctx context.Context, name string, s *survey.Survey) error
 }
@@ -44,8 +47,11 @@ func OfGateway(ctx context.Context, bucket, target string, protect float64) (p P
 		return p, err
 	}
 	p.Name = func(number int64) string { return path.Base(j.chunk(0, int(number-1))) } // no listing has the number 0
+	in := func(name string) string { return path.Join(path.Dir(j.name), name) }
+	p.Head, _, _ = strings.Cut(p.Name(0), "00000.")
+	p.Owns = func(name string) bool { return strings.HasPrefix(name, p.Head) && j.owns(in(name)) }
 	p.Protect = func(ctx context.Context, name string, s *survey.Survey) error {
-		if err := j.protected(ctx, path.Join(path.Dir(j.name), name)); err != nil {
+		if err := j.protected(ctx, in(name)); err != nil {
 			return err
 		}
 		return j.withParity(ctx, s)

@@ -36,7 +36,8 @@ const (
 	large = 8 << 20
 	// Contents of more than small wait for mostPatience, until mostMemory has room for them.
 	small        = 64 << 10
-	mostMemory   = 128 << 20
+	mostMemory   = 48 << 20
+	mostPages    = 32 << 20 // of catalogues
 	mostPatience = 10 * time.Second
 	// mostBatch is about how many bytes are written at once, and mostWaiting how many changes.
 	mostBatch   = 4 << 20
@@ -59,20 +60,21 @@ type bucket struct {
 
 	temporary string // folder of a log that nobody needs later
 
-	queue chan *change
-	aside chan func()   // runs between batches
-	held  chan struct{} // closed when no further change is taken
-	ended chan struct{} // closed when what is in the queue is not taken any more
-	full  chan struct{} // has one when a segment may be full
-	work  sync.WaitGroup
-	ctx   context.Context // of the work
-	end   context.CancelFunc
+	queue  chan *change
+	aside  chan func()   // runs between batches
+	shut   chan struct{} // closed when no further change is taken
+	halted chan struct{} // closed when what is in the queue is not taken any more
+	full   chan struct{} // has one when a segment may be full
+	work   sync.WaitGroup
+	ctx    context.Context // of the work
+	end    context.CancelFunc
 
 	over atomic.Pointer[layers]
 	gone atomic.Int64 // how many layers are in commits
 
-	mu  sync.Mutex
-	why error // why nothing is written any more
+	mu     sync.Mutex
+	why    error           // why nothing is written any more
+	making map[string]bool // archives of large objects of which no layer has a row, or nobody knows whether one has
 }
 
 // A change is one of a name that waits to be written.
@@ -83,6 +85,8 @@ type change struct {
 	base *catalog.Location // what was there, as far as commits and the source know
 	seen int64             // bucket.gone, before that was asked
 	done chan error
+
+	unknown bool // nobody knows whether it was written, although there is an error
 }
 
 // errAgain means that a segment became a commit while a change was looked at.
@@ -108,29 +112,17 @@ func (b *bucket) write(ctx context.Context, all ...*change) []error {
 	errs := make([]error, len(all))
 	for i, c := range all {
 		c.done = make(chan error, 1)
-		errs[i] = b.asks(ctx, c)
+		errs[i] = b.ask(ctx, c)
 	}
 	for i, c := range all {
 		for errs[i] == nil {
 			if errs[i] = b.answer(c); errs[i] != errAgain {
 				break
 			}
-			errs[i] = b.asks(ctx, c)
+			errs[i] = b.ask(ctx, c)
 		}
 	}
 	return errs
-}
-
-// unasked is an error of a change that never was in the queue.
-type unasked struct{ error }
-
-func (e unasked) Unwrap() error { return e.error }
-
-func (b *bucket) asks(ctx context.Context, c *change) error {
-	if err := b.ask(ctx, c); err != nil {
-		return unasked{err}
-	}
-	return nil
 }
 
 // answer waits for what becomes of a change that was put into the queue.
@@ -138,7 +130,7 @@ func (b *bucket) answer(c *change) error {
 	select {
 	case err := <-c.done:
 		return err
-	case <-b.ended:
+	case <-b.halted:
 	}
 	select {
 	case err := <-c.done:
@@ -156,20 +148,25 @@ func (b *bucket) ask(ctx context.Context, c *change) (err error) {
 			return err
 		}
 	}
-	if held(b.held) {
+	if isClosed(b.shut) {
 		return b.stopped()
 	}
-	if over := b.over.Load(); len(over.live) > mostUnsealed || over.rows > mostUnsealedRows { // archives cannot be stored as fast as clients write
+	if b.isBusy() {
 		return serve.ErrBusy
 	}
 	select {
 	case b.queue <- c:
 		return nil
-	case <-b.held:
+	case <-b.shut:
 		return b.stopped()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// isBusy reports whether archives cannot be stored as fast as clients write.
+func (b *bucket) isBusy() bool {
+	return len(b.over.Load().live) > mostUnsealed || b.g.rows.Load() > mostUnsealedRows
 }
 
 // stopped is why nothing is written any more.
@@ -186,7 +183,7 @@ func (b *bucket) stopped() error {
 // come back one after the other: they are waited for, for a part of the time that the last batch took, so that they
 // stay together. Otherwise the first of them would make all others wait for two syncs.
 func (b *bucket) commit() {
-	defer close(b.ended)
+	defer close(b.halted)
 	var batch []*change
 	var took time.Duration
 	for {
@@ -197,7 +194,7 @@ func (b *bucket) commit() {
 		case do := <-b.aside:
 			do()
 			continue
-		case <-b.held:
+		case <-b.shut:
 			return
 		}
 		var late <-chan time.Time
@@ -221,7 +218,7 @@ func (b *bucket) commit() {
 				n += len(c.Content)
 				continue
 			case <-late:
-			case <-b.held: // it is written nevertheless
+			case <-b.shut: // it is written nevertheless
 			}
 			break
 		}
@@ -243,7 +240,7 @@ func (b *bucket) between(ctx context.Context, do func() error) error {
 	select {
 	case b.aside <- func() { done <- do() }:
 		return <-done
-	case <-b.held:
+	case <-b.shut:
 		return b.stopped()
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -276,6 +273,7 @@ func (b *bucket) commitAll(batch []*change) (late []*change) {
 		err = b.apply(b.layerOf(records[i].Segment), &records[i].LogRow)
 	}
 	for _, c := range taken {
+		c.unknown = err != nil && !errors.Is(err, journal.ErrFull)
 		c.done <- outward(err)
 	}
 	if err == nil && b.isFull() {
@@ -292,7 +290,7 @@ func (b *bucket) layerOf(seg *journal.Segment) *layer {
 	if live := b.over.Load().live; len(live) > 0 && live[0].seg == seg {
 		return live[0]
 	}
-	l := newLayer(seg)
+	l := newLayer(seg, &b.g.rows)
 	b.change(func(live []*layer, gone []sunk) ([]*layer, []sunk) { return append([]*layer{l}, live...), gone })
 	return l
 }
@@ -352,7 +350,7 @@ func (b *bucket) stop(why error) {
 		return
 	}
 	b.why = why
-	close(b.held)
+	close(b.shut)
 	if !errors.Is(why, serve.ErrNoArchive) && !errors.Is(why, serve.ErrBusy) {
 		b.g.o.Logger.Error("nothing is written any more", "bucket", b.name, "error", why)
 	}
@@ -365,6 +363,9 @@ func (b *bucket) Put(ctx context.Context, key string, u *serve.Upload) (done ser
 }
 
 func (b *bucket) put(ctx context.Context, key string, u *serve.Upload, at time.Time, of int64) (done serve.Written, err error) {
+	if b.isBusy() {
+		return done, serve.ErrBusy
+	}
 	if u.Size >= b.g.o.large {
 		return b.putLarge(ctx, key, u, at, of)
 	}
@@ -380,7 +381,7 @@ func (b *bucket) put(ctx context.Context, key string, u *serve.Upload, at time.T
 	if _, err := io.ReadFull(u.Body, content); err != nil {
 		return done, err
 	}
-	if err := ended(u.Body); err != nil {
+	if err := atEnd(u.Body); err != nil {
 		return done, err
 	}
 	return b.putContent(ctx, key, content, u, at, of)
@@ -393,8 +394,8 @@ func (b *bucket) putContent(ctx context.Context, key string, content []byte, u *
 	return serve.Written{Time: at}, b.write(ctx, c)[0]
 }
 
-// ended returns an error unless a body is at its end, and is what its client has said.
-func ended(r io.Reader) error {
+// atEnd returns an error unless a body is at its end, and is what its client has said.
+func atEnd(r io.Reader) error {
 	var one [1]byte
 	switch n, err := r.Read(one[:]); {
 	case n > 0:
@@ -446,8 +447,9 @@ func (b *bucket) Change(ctx context.Context, key string, change func(headers map
 		end := func() (string, map[string]string) { return cmp.Or(l.ETag, serve.TagOf(l.Digest)), headers }
 		_, err = b.put(ctx, key, &serve.Upload{Body: in, Size: e.Size, End: end, If: serve.Condition{Match: tagOf(l.ETag, l.Digest)}}, l.Modified, l.Seq)
 		in.Close()
-		gone := errors.Is(err, fs.ErrNotExist) && !errors.Is(err, serve.ErrNoObject) && tries < 3
-		if !gone && !errors.Is(err, serve.ErrCondition) { // otherwise another has changed it
+		// A segment that was removed has a commit now.
+		gone := errors.Is(err, fs.ErrNotExist) && !errors.Is(err, serve.ErrNoObject) || errors.Is(err, journal.ErrRemoved)
+		if !(gone && tries < 3) && !errors.Is(err, serve.ErrCondition) { // otherwise another has changed it
 			return err
 		}
 	}
@@ -534,11 +536,14 @@ func (b *bucket) close() (err error) {
 	if b.hall != nil {
 		err = errors.Join(err, b.hall.Close())
 	}
-	for _, l := range b.over.Load().held { // they stay: those who still read must not take a file for one that is not there
+	for _, l := range b.over.Load().live {
+		b.g.rows.Add(-int64(l.len()))
+	}
+	for _, l := range b.over.Load().every { // they stay: those who still read must not take a file for one that is not there
 		l.seg.Release()
 	}
 	for _, l := range b.over.Load().sunk {
-		b.forget(context.WithoutCancel(b.ctx), l.dead)
+		b.forget(b.ctx, l.dead)
 	}
 	if b.log != nil {
 		err = errors.Join(err, b.log.Close())

@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -28,6 +29,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/catalog/rows"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/fleet"
 	"github.com/holdall/holdall/internal/app/gateway/journal/disk"
@@ -89,6 +91,8 @@ type Gateway struct {
 	o    Options
 
 	memory *semaphore.Weighted // of contents
+	pages  *rows.Cache
+	rows   atomic.Int64 // names in the layers of all buckets
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -97,6 +101,7 @@ type Gateway struct {
 	mu       sync.Mutex
 	buckets  map[string]*bucket
 	others   map[string]*forward // buckets that other gateways own
+	aside    map[string]error    // why buckets cannot be used
 }
 
 // New opens the buckets whose catalogues are in a folder of a store, or only one of them. The set serves them.
@@ -108,7 +113,7 @@ func New(ctx context.Context, st store.Store, at, only string, set *serve.Set, o
 	if o.now == nil {
 		o.now, o.text, o.wait, o.large, o.folder = time.Now, rand.Text, wait, large, folder
 	}
-	g := &Gateway{st: st, at: at, only: only, set: set, o: o, memory: semaphore.NewWeighted(mostMemory), buckets: map[string]*bucket{}, others: map[string]*forward{}}
+	g := &Gateway{st: st, at: at, only: only, set: set, o: o, memory: semaphore.NewWeighted(mostMemory), pages: rows.NewCache(mostPages), buckets: map[string]*bucket{}, others: map[string]*forward{}, aside: map[string]error{}}
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
 	names := []string{only}
 	if only == "" {
@@ -119,6 +124,10 @@ func New(ctx context.Context, st store.Store, at, only string, set *serve.Set, o
 	}
 	for _, name := range names {
 		_, removed, err := g.wasRemoved(ctx, name)
+		if errors.Is(err, format.ErrCorrupt) && only == "" {
+			g.setAside(name, err)
+			continue
+		}
 		if err == nil && !removed {
 			err = g.openOrForward(ctx, name)
 		}
@@ -196,6 +205,11 @@ var bucketName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}$`)
 
 func (g *Gateway) catalogue(bucket string) string { return g.at + bucket + book.Suffix }
 
+// shown is the address of a bucket for people.
+func (g *Gateway) shown(bucket string) string {
+	return "catalog:" + store.Redact(storekit.AddressOf(g.st, g.catalogue(bucket)))
+}
+
 // now is rounded to what the log has.
 func (g *Gateway) now() time.Time { return g.o.now().UTC().Truncate(time.Millisecond) }
 
@@ -206,7 +220,7 @@ func (g *Gateway) Bucket(_ context.Context, name string) (serve.Bucket, error) {
 	if b := g.buckets[name]; b != nil {
 		return b, nil
 	}
-	return nil, serve.ErrNoArchive
+	return nil, cmp.Or(g.aside[name], serve.ErrNoArchive)
 }
 
 // Make implements [serve.Keeper].
@@ -237,10 +251,10 @@ func (g *Gateway) Make(ctx context.Context, name string) error {
 
 // open opens a bucket, and has it served.
 func (g *Gateway) open(ctx context.Context, name string) (err error) {
-	b := &bucket{g: g, name: name, queue: make(chan *change, mostWaiting), held: make(chan struct{}), ended: make(chan struct{}), full: make(chan struct{}, 1), aside: make(chan func())}
+	b := &bucket{g: g, name: name, queue: make(chan *change, mostWaiting), shut: make(chan struct{}), halted: make(chan struct{}), full: make(chan struct{}, 1), aside: make(chan func()), making: map[string]bool{}}
 	b.ctx, b.end = context.WithCancel(g.ctx)
 	b.over.Store(&layers{})
-	if b.book, err = book.Open(ctx, g.st, g.catalogue(name), book.Options{Write: true, Fresh: g.fresh(), Now: g.o.now, Over: func() []book.Layer { return b.over.Load().all }}); err != nil {
+	if b.book, err = book.Open(ctx, g.st, g.catalogue(name), book.Options{Write: true, Fresh: g.fresh(), Now: g.o.now, Cache: g.pages, Over: func() []book.Layer { return b.over.Load().all }}); err != nil {
 		return err
 	}
 	defer func() {
@@ -281,7 +295,7 @@ func (g *Gateway) open(ctx context.Context, name string) (err error) {
 	g.mu.Lock()
 	g.buckets[name] = b
 	g.mu.Unlock()
-	g.set.Add(serve.Source{Name: name, Address: "catalog:" + store.Redact(storekit.AddressOf(g.st, g.catalogue(name))), ModTime: since, Keep: true, Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
+	g.set.Add(serve.Source{Name: name, Address: g.shown(name), ModTime: since, Keep: true, Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
 		if view != "" {
 			return nil, "", &holdall.ViewError{Format: shelf.Format.Name, View: view}
 		}
@@ -289,6 +303,7 @@ func (g *Gateway) open(ctx context.Context, name string) (err error) {
 		return in, "", err
 	}})
 	b.work.Go(b.commit)
+	b.work.Go(func() { b.keepHouse(b.ctx) })
 	if !g.o.InBucket {
 		b.work.Go(func() { b.seal(b.ctx) })
 		b.work.Go(func() { b.tick(b.ctx) })

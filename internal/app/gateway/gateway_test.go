@@ -401,6 +401,7 @@ func TestBucketsAreMadeAndRemoved(t *testing.T) {
 	}{
 		// An old one, and damaged ones, beside a catalogue that is good.
 		{`{"marker":"` + marker[:len(marker)-1] + `","names":[]}`, false},
+		{`{"marker":"` + strings.Replace(marker, "/0", "/1", 1) + `","names":[]}`, false},
 		{`{"marker":"` + marker + `","names":[""]}`, false},
 		{`{"marker":"` + marker + `","names":["b.catalog/head"]}`, false},
 		{`[]`, false},
@@ -434,6 +435,55 @@ func TestBucketsAreMadeAndRemoved(t *testing.T) {
 		}
 	}
 	w.start()
+}
+
+// What says that a bucket was removed may be damaged. Only that bucket cannot be used then.
+func TestADamagedMarkerSetsItsBucketAside(t *testing.T) {
+	ctx, w := t.Context(), newWorld(t, false)
+	w.end()
+	w.only = ""
+	w.start()
+	if err := w.g.Make(ctx, "bad"); err != nil {
+		t.Fatal(err)
+	}
+	w.end()
+	removed := filepath.Join(w.dir, "bad.catalog.removed")
+	before := files(t, w.dir)
+	for _, text := range []string{"", "{", "[]", "{}", `{"marker":"x"}`, strings.Repeat(" ", mostBegun)} {
+		if err := os.WriteFile(removed, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		w.start()
+		at := w.server()
+		if err := w.put("k", entry{data: text}, serve.Condition{}); err != nil {
+			t.Fatal(err)
+		}
+		w.look()
+		for _, c := range [][2]string{{"GET", "/bad"}, {"GET", "/bad/k"}, {"PUT", "/bad/k"}, {"PUT", "/bad"}, {"DELETE", "/bad"}} {
+			code, answer := w.asked(c[0], at.URL+c[1], "")
+			if code != http.StatusInternalServerError || !strings.Contains(answer, "bad.catalog.removed is damaged") {
+				t.Errorf("%.10q: %s: %d %s", text, c, code, answer)
+			}
+		}
+		at.Close()
+		if err := w.g.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		w.end()
+	}
+	if err := os.Remove(removed); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range before {
+		if _, err := os.Stat(name); err != nil && strings.Contains(name, "bad") {
+			t.Error(err)
+		}
+	}
+	w.start()
+	if _, err := w.g.Bucket(ctx, "bad"); err != nil {
+		t.Fatal(err)
+	}
+	w.look()
 }
 
 // server answers S3 clients.

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
@@ -39,6 +40,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/disktest"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -92,13 +94,16 @@ type history struct {
 	rnd     *rand.Rand
 	gates   []*gate
 	pauses  []*pause
-	ahead   time.Duration // how much later it is than for those that ask the system
+	ahead   atomic.Int64 // how much later it is than for those that ask the system
 	tick    int64
 	jumps   int
+	aged    bool // much time has passed at once
 	all     []*op
 	etags   map[string][]string // that a key had
 	running int
-	left    int // steps
+	left    int                  // steps
+	begun   []*uploading         // that no client goes on with just now
+	late    []func(serve.Bucket) // requests that have not arrived
 	lines   []string
 	counts  map[string]int
 	wrong   error
@@ -150,6 +155,7 @@ var errKilled = errors.New("killed")
 
 func newHistory(t *testing.T, seed uint64) *history {
 	h := &history{ctx: t.Context(), mem: &storetest.Mem{}, rnd: rand.New(rand.NewPCG(seed, 5)), etags: map[string][]string{}, counts: map[string]int{}}
+	h.mem.Now = h.now
 	h.there, h.calm = h.rnd.IntN(3) == 0, h.rnd.IntN(5) == 0
 	if h.rnd.IntN(2) == 0 {
 		h.source = map[string]entry{historyKeys[0]: {data: "same 1", headers: map[string]string{"x-amz-meta-n": "source"}}, historyKeys[2]: {data: strings.Repeat("large ", historyLarge/5)}}
@@ -164,6 +170,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.ahead.Add(1) // only what is newer than the catalogue may be an orphan
 	n := 2
 	if h.there {
 		n += h.rnd.IntN(2)
@@ -188,7 +195,7 @@ func (h *history) breaks(format string, a ...any) {
 	}
 }
 
-func (h *history) now() time.Time { return time.Now().Add(h.ahead) }
+func (h *history) now() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
 
 // addressed is a store whose objects have addresses.
 type addressed struct{ store.Store }
@@ -210,6 +217,12 @@ func init() {
 func (s addressed) Can() store.Abilities {
 	can := s.Store.Can()
 	can.Address = func(name string) string { return simulated + "bucket/" + name }
+	can.RemoveAs = func(ctx context.Context, info store.Info) error {
+		if is, err := storekit.Briefly(s, info.Name).Info(ctx); err != nil || is.Version != info.Version {
+			return cmp.Or(err, store.ErrChanged)
+		}
+		return can.Remove(ctx, info.Name)
+	}
 	return can
 }
 
@@ -397,7 +410,8 @@ func (h *history) opens() bool {
 
 // later lets time pass.
 func (h *history) later(d time.Duration) {
-	h.ahead += d
+	h.ahead.Add(int64(d))
+	h.aged = h.aged || d >= oldOrphan
 	h.jumps++
 	var due []*pause
 	h.pauses = slices.DeleteFunc(h.pauses, func(w *pause) bool {
@@ -450,7 +464,7 @@ func (h *history) step() {
 func (h *history) pick() *process {
 	var can []*process
 	for _, m := range h.machines {
-		if p := m.runs; p != nil && p.ready && !p.leaves && !((p.stale || held(p.g.buckets["b"].held)) && h.rnd.IntN(4) > 0) {
+		if p := m.runs; p != nil && p.ready && !p.leaves && !((p.stale || isClosed(p.g.buckets["b"].shut)) && h.rnd.IntN(4) > 0) {
 			can = append(can, p)
 		}
 	}
@@ -470,8 +484,8 @@ func (h *history) happens() {
 		}
 		return
 	}
-	n := h.rnd.IntN(17)
-	if h.calm && (n < 2 || n == 5 || n == 8 || n > 10 && n < 14) {
+	n := h.rnd.IntN(20)
+	if h.calm && (n < 2 || n == 5 || n == 8 || n > 10 && n < 14 || n == 16) {
 		return
 	}
 	switch n {
@@ -486,7 +500,7 @@ func (h *history) happens() {
 		p.hung = !p.hung && !p.closing
 		h.say("%s: hangs: %v", p.name, p.hung)
 	case 7:
-		d := []time.Duration{time.Second, 3 * time.Second, 61 * time.Second, 6 * time.Minute}[h.rnd.IntN(4)]
+		d := []time.Duration{time.Second, 3 * time.Second, 61 * time.Second, 6 * time.Minute, time.Hour, oldOrphan, oldUpload}[h.rnd.IntN(7)]
 		h.say("%v pass", d)
 		h.later(d)
 	case 8:
@@ -504,6 +518,13 @@ func (h *history) happens() {
 	case 15:
 		h.compacts()
 	case 16:
+		if len(h.begun) > 0 {
+			h.say("uploads get old")
+			h.later(oldUpload)
+		}
+	case 17, 18:
+		h.arrives(p)
+	case 19:
 		h.forgets()
 	}
 }
@@ -590,13 +611,9 @@ func (h *history) starts(m *machine, of *process) *process {
 				return st, strings.TrimPrefix(address, simulated+"bucket/"), nil
 			}
 		},
+		now:    h.now,
 		Source: func(context.Context, string) (store.Store, error) { return p.from(), nil },
-		now: func() time.Time {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			return h.now()
-		},
-		text: crand.Text, wait: p.wait, large: historyLarge, room: []int64{1, 600, 3000}[h.rnd.IntN(3)],
+		text:   crand.Text, wait: p.wait, large: historyLarge, room: []int64{1, 600, 3000}[h.rnd.IntN(3)],
 	}
 	if h.source != nil {
 		o.Through, o.Adopt = []string{"src", ""}[h.rnd.IntN(2)], h.rnd.IntN(2) == 0
@@ -755,21 +772,33 @@ func (h *history) compacts() {
 }
 
 func (p *process) compact(ctx context.Context) (int, error) {
+	n := 0
+	err := p.has(ctx, func(b *book.Book, plan fleet.Plan) error {
+		f := fleet.Fleet{Book: b, Queue: &jobs{}}
+		done, err := fleet.Compact(ctx, f, plan, fleet.CompactOptions{Dead: 0.01})
+		if n = done.Old; err == nil {
+			_, err = fleet.Work(ctx, f, fleet.WorkOptions{Tries: 1})
+		}
+		if err == nil {
+			_, _, err = fleet.Tidy(ctx, f, plan, linger)
+		}
+		return err
+	})
+	return n, err
+}
+
+// has opens the catalogue, and its plan.
+func (p *process) has(ctx context.Context, do func(*book.Book, fleet.Plan) error) error {
 	b, err := book.Open(ctx, p.store(), "b.catalog", book.Options{Write: true, Fresh: -1})
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer b.Close()
 	plan, err := fleet.PlanNamed(ctx, b, "b")
 	if err != nil {
-		return 0, nil // no gateway has started
+		return nil // no gateway has started
 	}
-	f := fleet.Fleet{Book: b, Queue: &jobs{}}
-	done, err := fleet.Compact(ctx, f, plan, fleet.CompactOptions{Dead: 0.01})
-	if err == nil {
-		_, err = fleet.Work(ctx, f, fleet.WorkOptions{Tries: 1})
-	}
-	return done.Old, err
+	return do(b, plan)
 }
 
 // jobs is a queue in memory.
@@ -857,8 +886,10 @@ func (h *history) outcome(p *process, err error) error {
 		return serve.ErrCondition
 	case errors.Is(err, serve.ErrNoObject):
 		return serve.ErrNoObject
-	case errors.Is(err, serve.ErrFull), errors.Is(err, serve.ErrNoUpload):
+	case errors.Is(err, serve.ErrFull), errors.Is(err, errNever), errors.Is(err, errGivenUp), errors.Is(err, serve.ErrPart): // see ended
 		return errNever
+	case h.there && h.aged && errors.Is(err, fs.ErrNotExist): // it was held up for so long that its archive is gone
+		return errUnknown
 	case errors.Is(err, serve.ErrBusy), errors.Is(err, book.ErrLate), p.rough, p.dead, p.stale, p.leaves, errors.Is(err, journal.ErrStopped) && h.harmed:
 		return errUnknown
 	}
@@ -893,6 +924,31 @@ func (h *history) does(p *process, ops []*op, do func() []error) {
 			}
 		}
 	})
+}
+
+// isLate has a client make a request that it gives up before it arrives.
+func (h *history) isLate(o *op, do func(serve.Bucket)) {
+	h.tick++
+	o.call, o.ret, o.err = h.tick, math.MaxInt64, errUnknown
+	h.all = append(h.all, o)
+	h.late = append(h.late, do)
+	h.counts["late"]++
+	h.harmed = true
+	h.say("given up: %v", o)
+}
+
+// arrives has a request arrive that its client has given up, perhaps after the gateway was started again.
+func (h *history) arrives(p *process) {
+	if len(h.late) == 0 || !p.ready || p.stale || p.leaves {
+		return
+	}
+	i := h.rnd.IntN(len(h.late))
+	do := h.late[i]
+	h.late = slices.Delete(h.late, i, i+1)
+	if b, err := p.g.Bucket(h.ctx, "b"); err == nil {
+		h.say("%s: a request arrives late", p.name)
+		h.begins(p, func() { do(b) })
+	}
 }
 
 // client has a client make a request.
@@ -941,16 +997,38 @@ func (h *history) client() {
 		o.is = valueOf(data, map[string]string{"x-amz-meta-n": meta})
 	}
 	switch {
-	case n < 8:
-		h.does(p, []*op{o}, func() []error {
+	case n < 7:
+		put := func(b serve.Bucket) []error {
 			_, err := b.Put(h.ctx, key, h.upload(o.is.data, o))
 			return []error{err}
-		})
+		}
+		if !h.calm && !p.stale && h.rnd.IntN(16) == 0 {
+			h.isLate(o, func(b serve.Bucket) { put(b) })
+			return
+		}
+		h.does(p, []*op{o}, func() []error { return put(b) })
 	case n < 9:
-		h.does(p, []*op{o}, func() []error { return []error{h.inParts(b, o)} })
+		u := &uploading{key: key, is: o.is}
+		if n := len(h.begun); p.stale {
+			// its values are known by their headers
+		} else if n > 0 && h.rnd.IntN(3) > 0 {
+			i := h.rnd.IntN(n)
+			u = h.begun[i]
+			h.begun = slices.Delete(h.begun, i, i+1)
+			key, o.key, o.is, o.if_ = u.key, u.key, u.is, serve.Condition{}
+		} else if h.rnd.IntN(2) == 0 {
+			h.uploads(p, b, key, o.is)
+			return
+		}
+		h.does(p, []*op{o}, func() []error { return []error{h.inParts(p, b, u, o)} })
 	case n < 11:
 		o.what = "delete"
-		h.does(p, []*op{o}, func() []error { return b.Delete(h.ctx, []serve.Deletion{{Key: key, If: o.if_}}) })
+		remove := func(b serve.Bucket) []error { return b.Delete(h.ctx, []serve.Deletion{{Key: key, If: o.if_}}) }
+		if !h.calm && !p.stale && h.rnd.IntN(16) == 0 {
+			h.isLate(o, func(b serve.Bucket) { remove(b) })
+			return
+		}
+		h.does(p, []*op{o}, func() []error { return remove(b) })
 	case n < 12:
 		var ops []*op
 		var all []serve.Deletion
@@ -982,27 +1060,96 @@ func (h *history) upload(data string, o *op) *serve.Upload {
 	return &serve.Upload{Body: strings.NewReader(data), Size: int64(len(data)), End: func() (string, map[string]string) { return o.is.etag, o.is.headers() }, If: o.if_}
 }
 
-// inParts puts an object in two parts.
-func (h *history) inParts(b serve.Bucket, o *op) error {
-	never := func(err error) error { return fmt.Errorf("%w: %w", serve.ErrNoUpload, err) }
-	id, err := b.Begin(h.ctx, o.key, o.is.headers())
-	if err != nil {
-		return never(err)
+// An uploading is an upload in parts.
+type uploading struct {
+	key, id string
+	is      value
+	parts   int
+	at      time.Time // before the last part, or before it was begun
+	finish  time.Time
+	rough   bool // it may be gone
+}
+
+// adds begins an upload, or adds the next of its two parts.
+func (h *history) adds(p *process, b serve.Bucket, u *uploading) error {
+	h.mu.Lock()
+	at := h.now()
+	h.mu.Unlock()
+	var err error
+	if u.id == "" {
+		u.id, err = b.Begin(h.ctx, u.key, u.is.headers())
+	} else {
+		half := len(u.is.data) / 2
+		data := []string{u.is.data[:half], u.is.data[half:]}[u.parts]
+		_, err = b.Part(h.ctx, u.key, u.id, u.parts+1, h.upload(data, &op{is: valueOf(data, nil)}))
+		u.parts++
 	}
-	half := len(o.is.data) / 2
-	for i, data := range []string{o.is.data[:half], o.is.data[half:]} {
-		part := &op{is: valueOf(data, nil)}
-		if _, err := b.Part(h.ctx, o.key, id, i+1, h.upload(data, part)); err != nil {
-			return never(err)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err == nil {
+		u.at = at
+	} else {
+		h.ended(p, u, err)
+	}
+	return err
+}
+
+// ended compares an error with the age of an upload.
+func (h *history) ended(p *process, u *uploading, err error) {
+	switch {
+	case errors.Is(err, serve.ErrNoUpload):
+		h.counts["uploads that were ended"]++
+		if early := h.now().Sub(u.at) < oldUpload; early && !u.rough {
+			h.breaks("%s: upload %s of %s is gone, but not old", p.name, u.id, u.key)
+		}
+	case errors.Is(err, serve.ErrPart) && h.now().Sub(u.finish) < oldUpload:
+		h.breaks("%s: upload %s of %s has lost a part", p.name, u.id, u.key)
+	}
+	u.rough = true
+	h.harmed = h.harmed || errors.Is(err, serve.ErrBusy) || errors.Is(err, serve.ErrNoUpload) // and then nobody goes on with it
+}
+
+// begins has a client begin an upload, and perhaps add a part. Another goes on with it.
+func (h *history) uploads(p *process, b serve.Bucket, key string, is value) {
+	u, n := &uploading{key: key, is: is}, 1+h.rnd.IntN(2)
+	h.counts["uploads"]++
+	h.begins(p, func() {
+		var err error
+		for ; n > 0 && err == nil; n-- {
+			err = h.adds(p, b, u)
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.say("%s: upload %s of %s has %d parts: %v", p.name, u.id, key, u.parts, err)
+		if err != nil {
+			err = fmt.Errorf("%w: %w", errNever, err)
+		}
+		if h.outcome(p, err) == nil {
+			h.begun = append(h.begun, u)
+		}
+	})
+}
+
+// inParts adds all parts of an upload, and finishes it.
+func (h *history) inParts(p *process, b serve.Bucket, u *uploading, o *op) error {
+	for u.id == "" || u.parts < 2 {
+		if err := h.adds(p, b, u); err != nil {
+			return fmt.Errorf("%w: %w", errNever, err)
 		}
 	}
-	headers, parts, err := b.Parts(h.ctx, o.key, id)
-	if err != nil {
-		return never(err)
+	headers, parts, err := b.Parts(h.ctx, o.key, u.id)
+	if u.finish = h.now(); err == nil {
+		_, err = b.Finish(h.ctx, o.key, u.id, parts, &serve.Upload{End: func() (string, map[string]string) { return o.is.etag, headers }, If: o.if_})
+	} else if !errors.Is(err, serve.ErrNoUpload) {
+		return fmt.Errorf("%w: %w", errNever, err)
 	}
-	_, err = b.Finish(h.ctx, o.key, id, parts, &serve.Upload{End: func() (string, map[string]string) { return o.is.etag, headers }, If: o.if_})
 	if errors.Is(err, serve.ErrCondition) || errors.Is(err, serve.ErrNoObject) {
-		_ = b.Abandon(h.ctx, o.key, id)
+		_ = b.Abandon(h.ctx, o.key, u.id)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended(p, u, err); errors.Is(err, serve.ErrNoUpload) {
+		err = fmt.Errorf("%w: %w", errNever, err)
 	}
 	return err
 }
@@ -1178,7 +1325,10 @@ func (h *history) ends() {
 		look()
 		for h.opens() { // what goes on beside
 		}
-		h.compares()
+		h.compares(p, false)
+		h.tidies(p)
+		look()
+		h.compares(p, true)
 	}
 	for range 2 { // what starts late
 		for _, m := range h.machines {
@@ -1193,8 +1343,33 @@ func (h *history) ends() {
 	}
 }
 
-// compares has one read that has no gateway.
-func (h *history) compares() {
+// tidies has the gateway find everything that is left, and a fleet remove it.
+func (h *history) tidies(p *process) {
+	f := &process{h: h, m: &machine{}, name: "the last fleet"}
+	for _, d := range []time.Duration{oldUpload, lookAgain, oldOrphan + lookAgain} {
+		h.later(d)
+		for h.opens() { // what goes on beside
+		}
+		h.begins(nil, func() {
+			ctx := context.WithValue(h.ctx, processKey{}, f)
+			err := f.has(ctx, func(b *book.Book, plan fleet.Plan) error {
+				_, err := b.Commit(ctx, func(*book.State) (*book.Commit, error) { return &book.Commit{}, nil }) // its time is now
+				if err == nil {
+					_, _, err = fleet.Tidy(ctx, fleet.Fleet{Book: b}, plan, 0)
+				}
+				return err
+			})
+			if err != nil {
+				h.breaks("%s: %v", f.name, err)
+			}
+		})
+		h.finish("the last fleet")
+	}
+}
+
+// compares has one read that has no gateway. Nothing may be left that nobody needs: if all is tidy, not even what was
+// killed may have left something.
+func (h *history) compares(p *process, tidy bool) {
 	h.tick++
 	call := h.tick
 	b, err := book.Open(h.ctx, h.plain(), "b.catalog", book.Options{})
@@ -1263,10 +1438,14 @@ func (h *history) compares() {
 	}
 	for info, err := range h.mem.List(h.ctx, "") {
 		name, _, _ := strings.Cut(info.Name, ".added-")
-		if err != nil || strings.HasPrefix(name, "b.catalog") || known[name] {
+		if err != nil || strings.HasPrefix(name, "b.catalog") || known[name] || book.IsMarker(name) {
 			continue
 		}
-		if h.counts["left"]++; !h.harmed {
+		ours := p.g.buckets["b"].packing.Owns(name) || strings.HasPrefix(name, "b.uploads/")
+		if !tidy && (strings.HasSuffix(name, endedName) || slices.ContainsFunc(h.begun, func(u *uploading) bool { return strings.Contains(name, u.id) })) {
+			continue // it goes later
+		}
+		if h.counts["left"]++; ours && tidy || !h.harmed {
 			h.breaks("%s is left, and nothing needs it", name)
 		}
 	}

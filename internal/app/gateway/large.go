@@ -33,6 +33,9 @@ type place struct {
 
 func (b *bucket) putLarge(ctx context.Context, key string, u *serve.Upload, at time.Time, of int64) (done serve.Written, err error) {
 	name := b.in(b.packing.Name(nameStep*nameStep + rand.Int64N(math.MaxInt64-nameStep*nameStep)))
+	c := &change{}
+	b.makes(path.Base(name), true)
+	defer func() { b.makes(path.Base(name), c.unknown && !b.g.o.InBucket) }()
 	in := &counted{r: u.Body, attr: map[string]string{}, end: u.End}
 	w, err := caf.Format.Create(ctx, b.book.Store(), name, format.CreateOptions{Scratch: sorter.TempFile})
 	if err != nil {
@@ -46,41 +49,53 @@ func (b *bucket) putLarge(ctx context.Context, key string, u *serve.Upload, at t
 	if _, err := w.Commit(ctx); err != nil {
 		return done, err
 	}
-	c, err := b.placed(ctx, name, key)
-	if err != nil {
-		err = unasked{err}
-	} else {
+	if err = b.placed(ctx, name, key, c); err == nil {
 		c.Modified, c.if_, c.of = at, u.If, of
 		err = b.write(ctx, c)[0]
 	}
 	if err != nil {
-		if _, never := errors.AsType[unasked](err); never || errors.Is(err, serve.ErrCondition) || errors.Is(err, serve.ErrNoObject) || errors.Is(err, journal.ErrFull) { // then no log has it
-			b.discardArchive(context.WithoutCancel(ctx), name)
+		if !c.unknown { // then no log has it
+			b.discardArchive(ctx, name)
 		}
 		return done, err
 	}
 	return serve.Written{Time: at}, nil
 }
 
-// placed is the change that makes an archive an object.
-func (b *bucket) placed(ctx context.Context, name, key string) (*change, error) {
+// makes notes whether an archive is being made.
+func (b *bucket) makes(name string, now bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.making[name] = true; !now {
+		delete(b.making, name)
+	}
+}
+
+func (b *bucket) isMade() map[string]bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.making)
+}
+
+// placed makes a change one that makes an archive an object.
+func (b *bucket) placed(ctx context.Context, name, key string, c *change) error {
 	s, err := survey.Open(ctx, b.book.Store(), name, catalog.Archive{}, reading())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer s.In.Close()
 	e, err := s.In.Lookup(ctx, key)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	l, err := s.Locate(ctx, e)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	text, err := json.Marshal(place{path.Base(name), s.Size, s.Version})
-	c := &change{Record: journal.Record{LogRow: caf.LogRow{Name: key, Size: l.Size, Off: l.Off, ETag: l.ETag, Headers: l.HeaderText, Elsewhere: string(text)}}}
+	c.Record = journal.Record{LogRow: caf.LogRow{Name: key, Size: l.Size, Off: l.Off, ETag: l.ETag, Headers: l.HeaderText, Elsewhere: string(text)}}
 	copy(c.Sum[:], l.Digest.Sum)
-	return c, err
+	return err
 }
 
 // counted adds the attributes of an object at the end of its content.

@@ -6,6 +6,7 @@ import (
 	"path"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/btree"
@@ -20,8 +21,9 @@ import (
 // A layer is what a segment of the log has: of each name, the newest row. It lies over the commits until one of
 // them has its rows.
 type layer struct {
-	seg   *journal.Segment
-	ended bool // nothing is added any more
+	seg    *journal.Segment
+	rolled bool          // nothing is added any more
+	count  *atomic.Int64 // of names, with those of others
 
 	mu       sync.RWMutex
 	rows     btree.Map[string, *brief] // none of them is ever changed
@@ -48,11 +50,10 @@ func (l *layer) row(r *brief) rows.Row {
 
 // layers are those of a bucket.
 type layers struct {
-	live []*layer // the newest first
-	sunk []sunk   // the oldest first
-	held []*layer // all of them
-	all  []book.Layer
-	rows int // of those that have ended
+	live  []*layer // the newest first
+	sunk  []sunk   // the oldest first
+	every []*layer // all of them
+	all   []book.Layer
 }
 
 // A sunk layer has lost its rows, because a commit has them. But what they said of places is good until some time, for
@@ -68,13 +69,10 @@ func (s sunk) Walk(context.Context, string) *rows.Walk { return nil }
 func newLayers(live []*layer, gone []sunk) *layers {
 	x := &layers{live: live, sunk: gone}
 	for _, l := range live {
-		x.all, x.held = append(x.all, l), append(x.held, l)
-		if l.ended {
-			x.rows += l.len()
-		}
+		x.all, x.every = append(x.all, l), append(x.every, l)
 	}
 	for _, l := range gone {
-		x.all, x.held = append(x.all, l), append(x.held, l.layer)
+		x.all, x.every = append(x.all, l), append(x.every, l.layer)
 	}
 	return x
 }
@@ -93,10 +91,10 @@ const segments = "log:"
 // sizeOfLog stands for the size of a segment, which grows.
 const sizeOfLog = 1 << 50
 
-// newLayer returns a layer that holds its segment until it is released.
-func newLayer(seg *journal.Segment) *layer {
+// newLayer returns a layer that holds its segment until it is released. count counts its names.
+func newLayer(seg *journal.Segment, count *atomic.Int64) *layer {
 	seg.Hold()
-	l := &layer{seg: seg}
+	l := &layer{seg: seg, count: count}
 	l.know(catalog.Archive{Address: segments + strconv.FormatInt(seg.Log().Number, 10), Format: "caf", Size: sizeOfLog})
 	return l
 }
@@ -109,6 +107,9 @@ func (l *layer) put(r *brief) {
 	defer l.mu.Unlock()
 	l.others = l.others || r.archive != 0
 	was, again := l.rows.Get(r.name)
+	if !again {
+		l.count.Add(1)
+	}
 	if l.others = l.others || again; !again || was.seq < r.seq {
 		l.rows.Set(r.name, r)
 	}
@@ -129,6 +130,16 @@ func (l *layer) know(a catalog.Archive) rows.ArchiveID {
 	a.ID = book.NumberOf(id)
 	l.archives = append(l.archives, a)
 	return id
+}
+
+// names are what the archives are called that the rows have named, which lie beside the catalogue.
+func (l *layer) names() (all []string) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, a := range l.archives[1:] {
+		all = append(all, path.Base(a.Address))
+	}
+	return all
 }
 
 func (l *layer) get(name string) *brief {
@@ -194,15 +205,15 @@ func (l *layer) all() iter.Seq[*brief] {
 	}
 }
 
-// uses reports whether rows lie in the segment itself. It returns what the archives are called that the rows have
-// named, which lie beside the catalogue: those in which some lie, and those in which none lies any more.
+// uses reports whether rows lie in the segment itself. Of names, it returns those of archives in which some lie, and of
+// those in which none lies any more.
 func (l *layer) uses() (own bool, others, dead []string) {
 	used := map[int32]bool{}
 	for r := range l.all() {
 		used[r.archive] = true
 	}
-	for i, a := range l.archives[1:] {
-		if name := path.Base(a.Address); used[int32(i+1)] {
+	for i, name := range l.names() {
+		if used[int32(i+1)] {
 			others = append(others, name)
 		} else {
 			dead = append(dead, name)

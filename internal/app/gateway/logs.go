@@ -24,7 +24,7 @@ func (s logs) Open(_ context.Context, name string) (store.Object, error) {
 
 // segment returns a segment that is in a layer, or was a moment ago.
 func (b *bucket) segment(number int64) *journal.Segment {
-	for _, l := range b.over.Load().held {
+	for _, l := range b.over.Load().every {
 		if l.seg.Log().Number == number {
 			return l.seg
 		}

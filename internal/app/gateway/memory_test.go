@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -51,15 +52,32 @@ func TestMemoryIsBounded(t *testing.T) {
 		}
 	}
 	w.look()
-	many := over
-	many.rows = mostUnsealedRows + 1
-	b.over.Store(&many)
+	if n := w.g.rows.Load(); n != 0 {
+		t.Fatalf("%d names are left", n)
+	}
+	w.g.rows.Add(mostUnsealedRows + 1)
 	if err := w.put("k", entry{data: "x"}, serve.Condition{}); !errors.Is(err, serve.ErrBusy) {
 		t.Fatal(err)
 	}
-	b.over.Store(&over)
+	w.g.rows.Add(-mostUnsealedRows - 1)
 	if err := w.put("k", entry{data: "x"}, serve.Condition{}); err != nil {
 		t.Fatal(err)
 	}
 	w.look()
+	// What waits counts again after a start, and not any more after the end.
+	if w.end(); w.g.rows.Load() != 0 {
+		t.Fatalf("%d names are left", w.g.rows.Load())
+	}
+	if w.start(); w.g.rows.Load() != 1 {
+		t.Fatalf("%d names wait", w.g.rows.Load())
+	}
+	// If others have many, a segment is full earlier.
+	w.g.rows.Add(mostUnsealedRows * 3 / 4)
+	b = w.b.(*bucket)
+	for i := range mostRows/8 - 1 {
+		b.over.Load().live[0].put(&brief{name: strconv.Itoa(i)})
+		if b.isFull() != (i == mostRows/8-2) {
+			t.Fatal(i)
+		}
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/app/serve"
@@ -24,9 +25,12 @@ import (
 // An upload in parts lies beside the catalogue, in BUCKET.uploads. The object ID-begun says of what it is. Each part has
 // its content in an object of its own, and a record ID-part-NUMBER that names it, which the next one replaces.
 const (
-	begunName = "begun"
-	partName  = "part-%05d"
-	mostBegun = 1 << 20 // of a record
+	begunName   = "begun"
+	partName    = "part-%05d"
+	contentName = "content-"
+	finishName  = "finish-" // while an object is made of the parts
+	endedName   = "ended"   // see endUpload
+	mostBegun   = 1 << 20   // of a record
 )
 
 type begun struct {
@@ -71,16 +75,21 @@ func getJSON(ctx context.Context, st store.Store, name string, v any) error {
 	defer o.Close()
 	text := make([]byte, mostBegun)
 	n, err := storekit.ReadHead(ctx, o, text)
-	if err == nil && n == len(text) {
-		err = errors.New("expected less than a megabyte")
-	}
-	if err == nil {
-		err = json.Unmarshal(text[:n], v)
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return fmt.Errorf("%s: %w", name, err)
+	case n == len(text):
+		return damaged(name, "expected less than a megabyte")
+	}
+	if err := json.Unmarshal(text[:n], v); err != nil {
+		return damaged(name, err.Error())
 	}
 	return nil
+}
+
+// damaged returns the error for a damaged object that a gateway has written.
+func damaged(name, what string) error {
+	return &format.CorruptError{Format: "gateway", Problem: format.Problem{Code: format.BadData, Severity: format.Error, Volume: name, Off: -1, Message: format.Escape(name) + " is damaged: " + what}}
 }
 
 // begun returns an upload that was begun of a key.
@@ -106,7 +115,7 @@ func (b *bucket) Part(ctx context.Context, key, id string, number int, u *serve.
 	if _, err := b.begun(ctx, key, id); err != nil {
 		return done, err
 	}
-	p := part{Part: serve.Part{Number: number, Size: u.Size, Time: b.g.now()}, Object: "content-" + b.g.o.text()}
+	p := part{Part: serve.Part{Number: number, Size: u.Size, Time: b.g.now()}, Object: contentName + b.g.o.text()}
 	if _, err := storekit.Write(ctx, b.book.Store(), b.uploads(id)+p.Object, func(w store.Writer) error {
 		n, err := io.Copy(w, u.Body)
 		if err == nil && n != u.Size {
@@ -131,7 +140,7 @@ func (b *bucket) Part(ctx context.Context, key, id string, number int, u *serve.
 			err = nil
 		}
 	}
-	return serve.Written{Time: p.Time}, err
+	return serve.Written{Time: p.Time}, errors.Join(err, b.mayAdd(ctx, key, id))
 }
 
 // parts returns the parts of an upload by number.
@@ -175,6 +184,18 @@ func (b *bucket) Finish(ctx context.Context, key, id string, wanted []serve.Part
 	if _, err := b.begun(ctx, key, id); err != nil {
 		return done, err
 	}
+	finish := b.uploads(id) + finishName + b.g.o.text()
+	if err := putJSON(ctx, b.book.Store(), finish, struct{}{}, store.Wishes{}); err != nil {
+		return done, err
+	}
+	defer func() {
+		if err != nil { // otherwise discard has removed it
+			err = errors.Join(err, b.g.removeOne(ctx, finish))
+		}
+	}()
+	if err := b.mayAdd(ctx, key, id); err != nil {
+		return done, err
+	}
 	found, err := b.parts(ctx, id)
 	if err != nil {
 		return done, err
@@ -186,6 +207,9 @@ func (b *bucket) Finish(ctx context.Context, key, id string, wanted []serve.Part
 			return done, serve.ErrPart
 		}
 		o, err := b.book.Store().Open(ctx, b.uploads(id)+path.Base(found[i].Object))
+		if errors.Is(err, fs.ErrNotExist) {
+			return done, serve.ErrPart // it was replaced
+		}
 		if err != nil {
 			return done, err
 		}
@@ -205,13 +229,13 @@ func (b *bucket) Finish(ctx context.Context, key, id string, wanted []serve.Part
 // discard removes all objects of an upload; what says that it was begun first.
 func (b *bucket) discard(ctx context.Context, id string) error {
 	st := b.book.Store()
-	err := storekit.Remove(ctx, st, b.uploads(id)+begunName)
+	err := b.g.removeOne(ctx, b.uploads(id)+begunName)
 	for info, lerr := range storekit.List(ctx, st, b.uploads(id)) {
 		if err = errors.Join(err, lerr); lerr != nil {
 			break
 		}
-		if rerr := storekit.Remove(ctx, st, info.Name); !errors.Is(rerr, fs.ErrNotExist) {
-			err = errors.Join(err, rerr)
+		if ofUpload.MatchString(strings.TrimPrefix(info.Name, b.uploads(id))) {
+			err = errors.Join(err, b.g.removeOne(ctx, info.Name))
 		}
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/serve"
@@ -36,7 +37,8 @@ func (g *Gateway) Remove(ctx context.Context, name string) error {
 	g.mu.Unlock()
 	switch {
 	case b == nil:
-		return serve.ErrNoArchive
+		_, err := g.Bucket(ctx, name)
+		return err
 	case g.only != "" || g.o.InBucket: // other gateways may write
 		return serve.ErrReadOnly
 	}
@@ -100,7 +102,7 @@ func (b *bucket) isEmpty(ctx context.Context) (archives []string, err error) {
 		}
 		addresses = append(addresses, a.Address)
 	}
-	for _, l := range b.over.Load().held {
+	for _, l := range b.over.Load().every {
 		for _, a := range l.archives[1:] {
 			addresses = append(addresses, a.Address)
 		}
@@ -126,7 +128,18 @@ func (g *Gateway) wasRemoved(ctx context.Context, name string) (r removal, is bo
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, false, nil
 	}
+	if err == nil && !book.IsMarker(r.Marker) {
+		err = damaged(g.removed(name), "it does not say what was removed")
+	}
 	return r, err == nil, err
+}
+
+// setAside has a bucket answer requests with an error: nobody knows whether it was removed.
+func (g *Gateway) setAside(name string, err error) {
+	err = fmt.Errorf("remove the marker to have the bucket again, and start the server again: %w", err)
+	g.o.Logger.Error("the bucket cannot be used", "bucket", name, "error", err)
+	g.aside[name] = err
+	g.set.Add(serve.Source{Name: name, Address: g.shown(name), Open: func(context.Context, string) (*holdall.Archive, string, error) { return nil, "", err }})
 }
 
 // removeRest removes what is left of a bucket that is being removed. The head goes last: as long as it is there, it

@@ -22,6 +22,7 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog/rows"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/internal/app/gateway/journal"
+	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/internal/base/sysfile"
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
@@ -29,11 +30,11 @@ import (
 )
 
 const (
-	// A segment is full when it has mostRows names. When mostUnsealed full segments wait to be sealed, or
-	// mostUnsealedRows names in them, clients are asked to slow down.
-	mostRows         = 200_000
+	// A segment is full when it has mostRows names. When mostUnsealed full segments wait to be sealed, or the segments
+	// of all buckets have mostUnsealedRows names, clients are asked to slow down. Shortly before, smaller ones are full.
+	mostRows         = 50_000
 	mostUnsealed     = 8
-	mostUnsealedRows = 300_000
+	mostUnsealedRows = 150_000
 	// linger is for how long what was in the log can be read after a commit has it: some readers have just looked.
 	linger = time.Minute
 )
@@ -48,8 +49,11 @@ func reading() holdall.OpenOptions {
 
 // isFull reports whether the newest segment is.
 func (b *bucket) isFull() bool {
-	l := b.over.Load().live[0]
-	return l.seg.Size() >= b.g.o.SegmentSize || l.len() >= mostRows
+	l, most := b.over.Load().live[0], mostRows
+	if b.g.rows.Load() >= mostUnsealedRows*3/4 {
+		most /= 8
+	}
+	return l.seg.Size() >= b.g.o.SegmentSize || l.len() >= most
 }
 
 // roll ends the newest segment, and has it sealed. Only the goroutine that commits calls it.
@@ -59,7 +63,7 @@ func (b *bucket) roll() error {
 		return err
 	}
 	b.change(func(live []*layer, gone []sunk) ([]*layer, []sunk) {
-		live[0].ended = true // the newest one has rows
+		live[0].rolled = true // the newest one has rows
 		return live, gone
 	})
 	b.wake()
@@ -100,14 +104,14 @@ func (b *bucket) flush(ctx context.Context) error {
 		if !b.g.o.wait(ctx, 10*time.Millisecond) {
 			return context.Cause(ctx)
 		}
-		if held(b.held) {
+		if isClosed(b.shut) {
 			err = b.stopped()
 		}
 	}
 	return err
 }
 
-func held(c chan struct{}) bool {
+func isClosed(c chan struct{}) bool {
 	select {
 	case <-c:
 		return true
@@ -146,11 +150,11 @@ func (b *bucket) seal(ctx context.Context) {
 	}
 }
 
-// oldest returns the oldest layer, if it has ended.
+// oldest returns the oldest layer, if it was rolled.
 func (b *bucket) oldest() *layer {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if live := b.over.Load().live; len(live) > 0 && live[len(live)-1].ended {
+	if live := b.over.Load().live; len(live) > 0 && live[len(live)-1].rolled {
 		return live[len(live)-1]
 	}
 	return nil
@@ -161,6 +165,7 @@ func (b *bucket) sink(l *layer) {
 	_, _, dead := l.uses()
 	last := sunk{&layer{seg: l.seg, archives: l.archives}, dead, b.g.now().Add(linger)}
 	b.gone.Add(1)
+	b.g.rows.Add(-int64(l.len()))
 	b.change(func(live []*layer, gone []sunk) ([]*layer, []sunk) {
 		return slices.DeleteFunc(slices.Clone(live), func(x *layer) bool { return x == l }), append(slices.Clone(gone), last)
 	})
@@ -189,17 +194,30 @@ func (b *bucket) forget(ctx context.Context, dead []string) {
 	}
 }
 
+// state returns the newest state.
+func (b *bucket) state(ctx context.Context) (*book.State, error) {
+	return b.book.Commit(ctx, func(*book.State) (*book.Commit, error) { return nil, nil })
+}
+
 // sealOne makes an archive of a segment, and records everything that it says in one commit, if the state allows that.
 func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) error) error {
 	log := l.seg.Log()
-	s, err := b.book.Commit(ctx, func(*book.State) (*book.Commit, error) { return nil, nil }) // the newest
+	s, err := b.state(ctx)
 	if err != nil {
 		return err
+	}
+	own, names, _ := l.uses()
+	name := b.archiveOf(log)
+	if own {
+		names = append(names, name)
 	}
 	step := book.Step{Rows: l.deletions, If: func(s *book.State) error {
 		err := b.owns(s)
 		if err == nil && b.done(s, log) { // the program was killed, or the answer to an earlier try was lost
 			err = book.ErrDone
+		}
+		if err == nil && slices.ContainsFunc(names, s.ToBeRemoved) {
+			err = errGivenUp
 		}
 		if err == nil && may != nil {
 			err = may(s)
@@ -216,10 +234,7 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 		now := *s.Claim
 		now.Segment, step.Claim = log.Number, &now
 	}
-	own, names, _ := l.uses()
-	name := ""
 	if own {
-		name = b.packing.Name(log.Number*nameStep + int64(binary.LittleEndian.Uint32(log.ID[:]))%nameStep)
 		// What an earlier try has left may be replaced, and nothing else.
 		if _, err := b.book.Archive(ctx, storekit.AddressOf(b.book.Store(), b.in(name))); !errors.Is(err, fs.ErrNotExist) {
 			return cmp.Or(err, fmt.Errorf("%s: the catalogue has another archive of this name: %w", format.Escape(name), fs.ErrExist))
@@ -227,7 +242,6 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 		if err := b.place(ctx, l, b.in(name)); err != nil {
 			return err
 		}
-		names = append(names, name)
 	}
 	for _, name := range names {
 		x, err := survey.Open(ctx, b.book.Store(), b.in(name), catalog.Archive{}, reading())
@@ -251,9 +265,19 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 	return l.seg.Remove()
 }
 
-// discardArchive removes an archive that no commit has or will have, and its parity.
+// errGivenUp reports that so much time has passed since an archive was written that it is to be removed.
+var errGivenUp = fmt.Errorf("%w: the archive was given up meanwhile", serve.ErrBusy)
+
+// archiveOf returns the name of the archive that a segment becomes.
+func (b *bucket) archiveOf(log caf.Log) string {
+	return b.packing.Name(log.Number*nameStep + int64(binary.LittleEndian.Uint32(log.ID[:]))%nameStep)
+}
+
+// discardArchive removes an archive that no commit has or will have, also when work ends. Without it, nobody would find
+// its parity.
 func (b *bucket) discardArchive(ctx context.Context, name string) {
-	for _, name := range []string{name, name + parity.Suffix} {
+	ctx = context.WithoutCancel(ctx)
+	for _, name := range []string{name + parity.Suffix, name} {
 		if err := storekit.Remove(ctx, b.book.Store(), b.in(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			b.g.o.Logger.Warn("cannot be removed", "archive", name, "error", err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"sync/atomic"
 
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
@@ -39,6 +40,7 @@ func (b *bucket) commitThere(batch []*change) {
 		for _, c := range batch {
 			switch {
 			case !is:
+				c.unknown = err != nil
 				c.done <- outward(err)
 			case refused[c] == errLate:
 				late = append(late, c)
@@ -65,7 +67,7 @@ func (b *bucket) tryThere(ctx context.Context, batch []*change) error {
 	if err := b.log.Append(records); err != nil {
 		return err
 	}
-	l := newLayer(records[0].Segment)
+	l := newLayer(records[0].Segment, new(atomic.Int64))
 	defer l.seg.Release()
 	_, err := b.log.Roll()
 	for i := 0; i < len(records) && err == nil; i++ {

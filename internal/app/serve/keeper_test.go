@@ -31,6 +31,7 @@ type mem struct {
 	n       int             // versions, uploads and buckets so far
 	archive map[string]bool // names of buckets that are read-only
 	fail    error           // of every write, if not nil
+	takes   time.Duration   // each write
 }
 
 type memBucket struct {
@@ -128,6 +129,7 @@ func (m *mem) list(context.Context) (all []serve.Source, err error) {
 // read reads an upload and keeps its content.
 func (b *memBucket) read(u *serve.Upload) (o memObject, err error) {
 	content, err := io.ReadAll(u.Body)
+	time.Sleep(b.takes)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil {
@@ -289,6 +291,7 @@ func (b *memBucket) Parts(_ context.Context, key, id string) (map[string]string,
 func (b *memBucket) Finish(_ context.Context, key, id string, parts []serve.Part, u *serve.Upload) (serve.Written, error) {
 	o := memObject{time: time.Now()}
 	o.etag, o.headers = u.End()
+	time.Sleep(b.takes)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x, err := b.upload(key, id)

@@ -177,7 +177,11 @@ func (c *call) copy() error {
 	if by != nil {
 		p.keep(by, nil)
 	}
-	w, err := c.in.Put(c.r.Context(), c.key, p.upload(condition(c.r.Header), headers))
+	var w Written
+	err = c.slowly(func() (err error) {
+		w, err = c.in.Put(c.r.Context(), c.key, p.upload(condition(c.r.Header), headers))
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -215,7 +219,11 @@ func (c *call) copyPart(id string, number int) error {
 		p.keep(a, nil)
 	}
 	headers := map[string]string{}
-	w, err := c.in.Part(c.r.Context(), c.key, id, number, p.upload(Condition{}, headers))
+	var w Written
+	err = c.slowly(func() (err error) {
+		w, err = c.in.Part(c.r.Context(), c.key, id, number, p.upload(Condition{}, headers))
+		return err
+	})
 	if err != nil {
 		return err
 	}

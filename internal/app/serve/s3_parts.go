@@ -244,7 +244,10 @@ func (c *call) finish() error {
 		keep(partSumsHeader, strings.Join(sums, ","))
 	}
 	u := &Upload{Body: http.NoBody, If: condition(c.r.Header), End: func() (string, map[string]string) { return etag, made }}
-	if _, err := c.in.Finish(c.r.Context(), c.key, id, parts, u); err != nil {
+	if err := c.slowly(func() error {
+		_, err := c.in.Finish(c.r.Context(), c.key, id, parts, u)
+		return err
+	}); err != nil {
 		return err
 	}
 	return c.tellFinished(etag, made)

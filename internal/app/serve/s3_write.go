@@ -135,6 +135,9 @@ func (c *call) codeOf(err error) (code, text string) {
 	if code := codeOf(statusOf(err)); code != "InternalError" {
 		return code, ""
 	}
+	if errors.Is(err, format.ErrCorrupt) {
+		return "InternalError", outwardly(err)
+	}
 	return "InternalError", "We encountered an internal error. Please try again."
 }
 

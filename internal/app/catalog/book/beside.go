@@ -381,7 +381,7 @@ func Records(ctx context.Context, st store.Store, folder string, mayBe func(name
 		if err != nil {
 			return nil, nil, err
 		}
-		archive, _, added := strings.Cut(path.Base(info.Name), addedSuffix)
+		archive, added := WasAdded(info.Name)
 		archive = path.Join(path.Dir(info.Name), archive)
 		gone := strings.HasSuffix(path.Dir(info.Name), Suffix+goneSuffix)
 		switch {

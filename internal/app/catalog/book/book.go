@@ -36,6 +36,8 @@ type Options struct {
 	Now func() time.Time
 	// Over returns the layers that lookups and lists see over the commits, the newest first. Nil means none.
 	Over func() []Layer
+	// Cache keeps pages, of several catalogues; nil means one of 64 MiB for this catalogue alone.
+	Cache *rows.Cache
 
 	text   func() string // random names
 	inline int           // how large a run in a commit may be
@@ -48,7 +50,7 @@ type Book struct {
 	folder string // the address of the folder that it is in, with a slash at its end
 	o      Options
 
-	writing sync.Mutex // held by those that commit
+	writing chan struct{} // has one while somebody commits
 
 	mu    sync.Mutex
 	state *State // is never changed
@@ -106,12 +108,15 @@ func newBook(st store.Store, name string, o Options) *Book {
 	if o.text == nil {
 		o.text, o.inline = rand.Text, mostInline
 	}
+	if o.Cache == nil {
+		o.Cache = rows.NewCache(64 << 20)
+	}
 	name = strings.TrimRight(name, "/")
 	at := ""
 	if of := st.Can().Address; of != nil {
 		at = of(name)
 	}
-	return &Book{st: st, dir: name + "/", folder: at[:strings.LastIndexByte(at, '/')+1], o: o, runs: map[string]*opening{}, shown: map[ID]catalog.Archive{}, cache: rows.NewCache(64 << 20)}
+	return &Book{st: st, dir: name + "/", folder: at[:strings.LastIndexByte(at, '/')+1], o: o, runs: map[string]*opening{}, shown: map[ID]catalog.Archive{}, cache: o.Cache, writing: make(chan struct{}, 1)}
 }
 
 // Create makes a new catalogue in a folder. If there is one, the error wraps [fs.ErrExist].
@@ -483,8 +488,12 @@ func (b *Book) Commit(ctx context.Context, change Change) (*State, error) {
 
 // commitNow is Commit for those that have just asked for the newest commit.
 func (b *Book) commitNow(ctx context.Context, change Change) (*State, error) {
-	b.writing.Lock()
-	defer b.writing.Unlock()
+	select {
+	case b.writing <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-b.writing }()
 	for lost := 0; ; lost++ {
 		if lost > 1 { // there may be many more
 			if err := b.follow(ctx); err != nil {

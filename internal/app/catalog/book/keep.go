@@ -8,11 +8,14 @@ import (
 	"io/fs"
 	"iter"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/holdall/holdall/format/kit/pipe"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/rows"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -34,6 +37,43 @@ func (b *Book) Relocate(ctx context.Context, old, now string) (n int, err error)
 		return &Commit{Moved: []Move{m}}, nil
 	})
 	return n, err
+}
+
+// GiveUp records archives that no commit has as such that are to be removed from their store some time later, if the
+// state allows that. It returns how many these are: others have become archives of the catalogue meanwhile.
+func (b *Book) GiveUp(ctx context.Context, all []catalog.Archive, may func(*State) error) (n int, err error) {
+	_, err = b.Commit(ctx, func(s *State) (*Commit, error) {
+		c := &Commit{}
+		for _, a := range all {
+			if address := b.relative(a.Address); !s.Has(path.Base(string(address))) {
+				c.Removals = append(c.Removals, Removal{ID: idOf(rows.ArchiveID{Commit: s.next(), Ordinal: len(c.Removals)}), Address: address, Size: a.Size, Version: text(a.Version)})
+			}
+		}
+		if n = len(c.Removals); n == 0 {
+			return nil, nil
+		}
+		return c, may(s)
+	})
+	if err != nil {
+		n = 0
+	}
+	return n, err
+}
+
+// Has reports whether an archive of a state is called so, wherever it is, or one that is to be removed.
+func (s *State) Has(base string) bool {
+	return s.ToBeRemoved(base) || slices.ContainsFunc(s.Archives, func(a Archive) bool { return path.Base(string(a.Address)) == base })
+}
+
+// ToBeRemoved reports whether an archive that is called so is to be removed.
+func (s *State) ToBeRemoved(base string) bool {
+	return slices.ContainsFunc(s.Removals, func(r Removal) bool { return path.Base(string(r.Address)) == base })
+}
+
+// WasAdded returns the name of the archive beside which an object lies, if that says that a catalogue has had the archive.
+func WasAdded(name string) (archive string, is bool) {
+	archive, _, is = strings.Cut(path.Base(name), addedSuffix)
+	return archive, is
 }
 
 // A Swept is what was removed of a catalogue, or would be.

@@ -120,7 +120,7 @@ type Commit struct {
 	Plans    []Plan    `json:"plans,omitempty"`    // that are new or have changed; one without a spec is forgotten
 	Begins   bool      `json:"begins,omitempty"`   // a listing
 	Listed   *Listing  `json:"listed,omitempty"`   // that ends
-	Removals []Removal `json:"removals,omitempty"` // of what Drop drops
+	Removals []Removal `json:"removals,omitempty"` // of what Drop drops, or of what no commit has
 	Removed  []ID      `json:"removed,omitempty"`  // Removals of earlier commits that are done
 
 	Claim *Claim `json:"claim,omitempty"`
@@ -184,7 +184,7 @@ func (l *Listing) includes(of Listing) bool {
 	return of.Roots == l.Roots && l.From <= of.From && (l.Before == "" || of.Before != "" && of.Before <= l.Before)
 }
 
-// A Removal is an archive that is to be removed from its store, some time after Commit has dropped it.
+// A Removal is an archive that is to be removed from its store, some time after Commit has dropped it or given it up.
 type Removal struct {
 	ID      ID    `json:"id"`
 	Address text  `json:"address"`

@@ -294,7 +294,11 @@ func (r *Run) load(ctx context.Context, refs []ref, most int) ([]*page, error) {
 	}
 	var all []*page
 	for _, x := range refs[:k] {
-		p, err := parsePage(b[:x.n:x.n])
+		one := b[:x.n:x.n]
+		if k > 1 { // otherwise one page would keep all of them in memory
+			one = slices.Clone(one)
+		}
+		p, err := parsePage(one)
 		if err != nil {
 			return nil, r.fail(x.off, err)
 		}

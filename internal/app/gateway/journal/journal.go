@@ -202,15 +202,23 @@ func (j *Journal) Append(batch []*Record) error {
 	}
 	b, at := frame, from
 	for i := 0; i <= len(batch); i++ {
+		var content []byte
 		if i < len(batch) && batch[i].Here() {
-			b = append(b, batch[i].Content...)
+			content = batch[i].Content
 		}
-		if len(b) >= writes || i == len(batch) {
-			if _, err := s.f.WriteAt(b, at); err != nil {
+		if len(content) < writes {
+			b, content = append(b, content...), nil
+		}
+		if len(b) < writes && content == nil && i < len(batch) {
+			continue
+		}
+		for _, part := range [][]byte{b, content} { // what is large is not copied
+			if _, err := s.f.WriteAt(part, at); err != nil {
 				return s.failed(err)
 			}
-			b, at = b[:0], at+int64(len(b))
+			at += int64(len(part))
 		}
+		b = b[:0]
 	}
 	if j.buf = b; cap(b) > 4*writes {
 		j.buf = nil

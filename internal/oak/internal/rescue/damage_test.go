@@ -123,7 +123,7 @@ func TestRunsOfZerosCostWhatTheyCover(t *testing.T) {
 			x := recovered(t, map[string][]byte{s.name: b[:n]}, nil)
 			x.compare(t, s, hit...)
 			x.only(t, s)
-			if len(x.events) == 0 {
+			if len(x.events) == 0 && !bytes.Equal(b, s.file) { // the content may be one byte, a zero
 				t.Error("nothing was found")
 			}
 		}
