@@ -3,6 +3,7 @@ package hdf5
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"testing"
 
@@ -277,14 +278,43 @@ func FuzzIndexes(f *testing.F) {
 }
 
 func FuzzFilters(f *testing.F) {
-	f.Add(uint16(filterLZF), []byte("\x02abc\x20\x02\xe0\x05\x01"))
-	f.Add(uint16(filterLZ4), []byte("\x00\x00\x00\x00\x00\x00\x00\x08\x00\x00\x00\x04\x00\x00\x00\x04abcd\x00\x00\x00\x04efgh"))
-	f.Add(uint16(filterFletcher32), []byte("abcd1234"))
-	f.Add(uint16(filterShuffle), []byte("abcd1234"))
-	f.Fuzz(func(t *testing.T, id uint16, b []byte) {
+	four := []byte{4, 0, 0, 0}
+	f.Add(uint16(filterLZF), four, []byte("\x02abc\x20\x02\xe0\x05\x01"))
+	f.Add(uint16(filterLZ4), four, []byte("\x00\x00\x00\x00\x00\x00\x00\x08\x00\x00\x00\x04\x00\x00\x00\x04abcd\x00\x00\x00\x04efgh"))
+	f.Add(uint16(filterFletcher32), four, []byte("abcd1234"))
+	f.Add(uint16(filterShuffle), four, []byte("abcd1234"))
+	x := openBytes(f, testkit.Read(f, "testdata/filters_latest.h5"))
+	for o, err := range x.Walk(f.Context(), none) {
+		if err != nil {
+			f.Fatal(err)
+		}
+		if len(o.Filters) != 1 {
+			continue
+		}
+		for c, err := range o.Chunks(f.Context()) {
+			b := make([]byte, c.Size)
+			if err == nil {
+				err = x.obj.ReadAt(f.Context(), b, c.Addr)
+			}
+			if err != nil {
+				f.Fatal(err)
+			}
+			var values []byte
+			for _, v := range o.Filters[0].Values {
+				values = binary.LittleEndian.AppendUint32(values, v)
+			}
+			f.Add(uint16(o.Filters[0].ID), values, b)
+			break
+		}
+	}
+	f.Fuzz(func(t *testing.T, id uint16, values, b []byte) {
+		x := Filter{ID: int(id)}
+		for ; len(values) >= 4; values = values[4:] {
+			x.Values = append(x.Values, binary.LittleEndian.Uint32(values))
+		}
 		checkMade(t, func() {
-			out, err := unfilter([]Filter{{ID: int(id), Values: []uint32{4}}}, 0, b, 1000)
-			if checkKind(t, err); err == nil && len(out) != 1000 {
+			out, err := unfilter([]Filter{x}, 0, b, 2000)
+			if checkKind(t, err); err == nil && len(out) != 2000 {
 				t.Errorf("%d bytes", len(out))
 			}
 		})

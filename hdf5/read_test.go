@@ -190,15 +190,6 @@ func TestWhatIsNotSupportedIsNamed(t *testing.T) {
 	if err != nil || o.Err != nil || o.Readable() != nil {
 		t.Error(err, o.Err)
 	}
-	f = openBytes(t, testkit.Read(t, "testdata/filters_latest.h5"))
-	for name, want := range map[string]string{"scaleoffset": "filter 6 (scaleoffset)", "blosc2": "filter 32026 (blosc2)", "bitshuffle": "filter 32008 (bitshuffle)"} {
-		if o, err = f.Find(t.Context(), name); err != nil {
-			t.Fatal(err)
-		}
-		if err := o.Read(t.Context(), make([]byte, o.Bytes()), nil, nil); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }
 
 func TestSignatureIsFound(t *testing.T) {

@@ -14,6 +14,9 @@ all; see SUBJECTS. Every pair of library versions that h5py writes comes in turn
 """
 
 import argparse
+import ctypes
+import glob
+import os
 import random
 import struct
 from pathlib import Path
@@ -22,6 +25,10 @@ import h5py
 import hdf5plugin
 import numpy as np
 from h5py import h5a, h5d, h5o, h5p, h5s, h5t
+
+# What h5py has no function for.
+LIB = ctypes.CDLL(glob.glob(os.path.join(os.path.dirname(h5py.__file__), "..", "h5py.libs", "libhdf5-*"))[0])
+LIB.H5Pset_nbit.argtypes = [ctypes.c_int64]
 
 # low, high; the version of the superblock follows from low: 0, 2 or 3
 VERSIONS = ["v108", "v110", "v112", "v114", "v200"]
@@ -513,6 +520,67 @@ def layouts(g):
     f.create_dataset("split", (120, 50), "<i8")[...] = np.arange(6000).reshape(120, 50)
 
 
+def packed(g, name):
+    """A data set whose filter packs numbers by their type and values."""
+    rnd, noise = g.rnd, np.random.default_rng(g.rnd.randrange(1 << 30))
+    kind = rnd.choice(["i1", "u1", "<i2", ">u2", "<i4", ">i4", "<u4", "<i8", ">u8", "<f4", ">f4", "<f8", ">f8"])
+    shape = tuple(rnd.randint(1, 60) for _ in range(rnd.randint(1, 4)))[: 4 if rnd.random() < 0.2 else 2]
+    chunks, dcpl, dt = tuple(rnd.randint(1, n) for n in shape), h5p.create(h5p.DATASET_CREATE), np.dtype(kind)
+    value = noise.integers(0, 1 << rnd.randint(1, 8 * dt.itemsize - 1), shape).astype(dt)
+    value = rnd.choice([lambda v: v, np.sort, lambda v: np.cumsum(v % 3, axis=-1).astype(dt), lambda v: np.zeros_like(v) + v.flat[0], lambda v: v * (v % 7 == 0)])(value)
+    if dt.kind in "if":
+        value = value - value.flat[0] // 2
+    if dt.kind == "f":
+        value = (value / 8).astype(dt)
+    how = {}
+    match rnd.choice(["szip", "szip", "nbit", "scaleoffset", "bitshuffle", "blosc2"]):
+        case "szip":
+            block = 2 * rnd.randint(1, 16)
+            if np.prod(chunks) < block or chunks[-1] < block and np.prod(chunks) < 10 * block:
+                chunks = shape = (rnd.randint(block, 3000),)
+                value = np.resize(value, shape)
+            how = {"compression": "szip", "compression_opts": (rnd.choice(["ec", "nn"]), block)}
+        case "nbit":
+            h5 = h5t.py_create(dt).copy()
+            if dt.kind in "iu":
+                bits = rnd.randint(4 * dt.itemsize + 1, 8 * dt.itemsize)  # the library refuses fewer
+                h5.set_precision(bits)
+                h5.set_offset(rnd.randint(0, 8 * dt.itemsize - bits))
+            if rnd.random() < 0.4:
+                row = h5t.create(h5t.COMPOUND, 40)
+                row.insert(b"a", 3, h5)
+                row.insert(b"b", 12, h5t.array_create(h5, (2,)))
+                row.insert(b"c", 30, h5t.py_create(np.dtype("S5")))
+                h5 = row
+            LIB.H5Pset_nbit(dcpl.id)
+            dcpl.set_chunk(chunks)
+            g.f.require_group("packed")
+            space = h5s.create_simple(shape)
+            ds = h5py.Dataset(h5d.create(g.f.id, name.encode(), h5, space, dcpl))
+            if isinstance(h5, h5t.TypeCompoundID):
+                memory = h5t.create(h5t.COMPOUND, dt.itemsize * 3 + 5)
+                memory.insert(b"a", 0, h5t.py_create(dt))
+                memory.insert(b"b", dt.itemsize, h5t.array_create(h5t.py_create(dt), (2,)))
+                memory.insert(b"c", 3 * dt.itemsize, h5t.py_create(np.dtype("S5")))
+                raw = noise.integers(0, 100, int(np.prod(shape)) * memory.get_size(), dtype="u1")
+                ds.id.write(h5s.ALL, h5s.ALL, raw, memory)
+            else:
+                ds.id.write(h5s.ALL, h5s.ALL, np.ascontiguousarray(value), h5t.py_create(dt))
+            return
+        case "scaleoffset":
+            how = {"scaleoffset": rnd.randint(0, 4) if dt.kind == "f" else rnd.choice([0, 0, rnd.randint(1, 8 * dt.itemsize)])}
+            if rnd.random() < 0.5:
+                how["fillvalue"] = value.flat[-1]
+        case "bitshuffle":
+            how = dict(hdf5plugin.Bitshuffle(nelems=rnd.choice([0, 8, 64, 1024]), cname=rnd.choice(["none", "lz4", "zstd"])))
+        case "blosc2":
+            how = dict(hdf5plugin.Blosc2(cname=rnd.choice(["blosclz", "lz4", "lz4hc", "zlib", "zstd"]), clevel=rnd.randint(0, 9), filters=rnd.randint(0, 4)))
+            shape, chunks, value = ((1000,) + shape, (rnd.choice([100, 1000]),) + chunks, np.resize(value, (1000,) + shape)) if np.prod(shape) < 1000 else (shape, chunks, value)
+    if "scaleoffset" not in how:
+        how |= {"fletcher32": rnd.random() < 0.2, "shuffle": rnd.random() < 0.2}
+    g.f.create_dataset(name, shape, dt, chunks=chunks, **how)[...] = value
+
+
 def filters(g):
     """Filters, one by one and together."""
     f = g.f
@@ -534,9 +602,9 @@ def filters(g):
             "lz4": dict(hdf5plugin.LZ4()),
             "lz4, blocks": dict(hdf5plugin.LZ4(nbytes=100)),
             "bzip2": dict(hdf5plugin.BZip2()),
-            "other/bitshuffle": dict(hdf5plugin.Bitshuffle()),
-            "other/blosc2": dict(hdf5plugin.Blosc2()),
-            "other/scaleoffset": {"scaleoffset": True},
+            "bitshuffle": dict(hdf5plugin.Bitshuffle()),
+            "blosc2": dict(hdf5plugin.Blosc2()),
+            "scaleoffset": {"scaleoffset": True},
         }
     for name, how in ways.items():
         for kind in ("<i4", ">f8", "u1"):
@@ -547,6 +615,8 @@ def filters(g):
             data[5:30] = 1  # so that it can be compressed
             data[~np.isfinite(data)] = 0
             ds[...] = data
+    for i in range(0 if g.lindi else 60):
+        packed(g, f"packed/{i}")
     f.create_dataset("noise", (1000,), "u1", chunks=(300,), compression="gzip")[...] = g.values(np.dtype("u1"), (1000,))
     f.create_dataset("text", (20,), "S20", chunks=(7,), compression="gzip", shuffle=True)[...] = b"text"
     if not g.lindi:
