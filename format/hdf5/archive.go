@@ -28,6 +28,7 @@ type archive struct {
 
 	root   *h5.Object
 	byAddr map[int64]*h5.Object
+	scales *scales // nil if there are none
 	notes  []format.Problem
 }
 

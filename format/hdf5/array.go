@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	h5 "github.com/holdall/holdall/hdf5"
@@ -41,6 +42,7 @@ type array struct {
 	fill    []byte     // JSON
 	codecs  [][]byte   // JSON
 	json    bool       // elements are JSON
+	names   []string   // of dimensions, if they have any
 }
 
 // storing is where the chunks of an array are stored.
@@ -73,6 +75,9 @@ func (t *texter) newArray(o *h5.Object) (*array, error) {
 		if err := x.asJSON(typ); err != nil {
 			return nil, err
 		}
+	}
+	if t.a.scales != nil && len(x.shape) == len(o.Space.Dims) {
+		x.names = t.a.scales.of(o)
 	}
 	if x.scalar = len(x.shape) == 0; x.scalar {
 		x.shape = []int64{1}
@@ -319,13 +324,20 @@ func (x *array) meta() []byte {
 		}
 		return append(p, ']')
 	}
-	p := lengths([]byte(`{"chunks":`), x.chunk)
+	chunk, shape := x.chunk, x.shape
+	if x.scalar && x.names != nil {
+		chunk, shape = nil, nil
+	}
+	p := lengths([]byte(`{"chunks":`), chunk)
 	compressor, filters := "null", "null"
 	if x.how == kept {
 		compressor = bloscCodec
 	}
 	if x.json {
 		filters = "[" + jsonFilter + "]"
+	}
+	if x.texts() {
+		filters = `[{"id":"vlen-utf8"}]`
 	}
 	for i, c := range x.codecs {
 		if i == 0 {
@@ -338,7 +350,7 @@ func (x *array) meta() []byte {
 		}
 	}
 	p = fmt.Appendf(p, `,"compressor":%s,"dtype":%q,"fill_value":%s,"filters":%s,"order":"C","shape":`, compressor, x.dtype, x.fill, filters)
-	return append(lengths(p, x.shape), `,"zarr_format":2}`...)
+	return append(lengths(p, shape), `,"zarr_format":2}`...)
 }
 
 // fillValue returns the JSON of the value of elements that were never written.
@@ -382,6 +394,12 @@ func (x *array) chunkOf(t *texter, e h5.Elements) error {
 			copy(data[int64(i)*n:], v.(string))
 		}
 		x.json, x.dtype, x.fill = false, "|S"+strconv.FormatInt(n, 10), []byte(`""`)
+	case x.texts():
+		data, item = binary.LittleEndian.AppendUint32(nil, uint32(len(e.Values))), 1
+		for _, v := range e.Values {
+			s, _ := v.(string)
+			data = append(binary.LittleEndian.AppendUint32(data, uint32(len(s))), s...)
+		}
 	case x.json:
 		elements := *t
 		elements.bare = true
@@ -422,6 +440,29 @@ func (x *array) chunkOf(t *texter, e h5.Elements) error {
 		x.dtype = "|S" + strconv.Itoa(n)
 	}
 	x.value = blosc(data, item)
+	return nil
+}
+
+// texts reports whether elements are strings that xarray is to read.
+func (x *array) texts() bool { return x.json && x.names != nil && x.Type.Class == h5.Variable }
+
+// mask makes the fill value what xarray takes it for: a value that no element has. netCDF has an attribute for it. What
+// was never written needs one nevertheless.
+func (x *array) mask(t *texter, chunks int64) error {
+	if x.names == nil {
+		return nil
+	}
+	written := x.how == kept || chunks == x.chunks(chunks+1)
+	all, fill := values(x.Object, "_FillValue"), []byte("null")
+	if len(all) > 0 && strings.IndexByte("iufb", x.dtype[1]) >= 0 {
+		var err error
+		if fill, err = t.value(nil, x.Type, all[0]); err != nil {
+			return err
+		}
+	}
+	if written || len(all) > 0 && bytes.Equal(fill, x.fill) {
+		x.fill = fill
+	}
 	return nil
 }
 
@@ -469,6 +510,9 @@ func (t *texter) attributes(o *h5.Object, x *array, link string) []byte {
 	}
 	for i := range o.Attributes {
 		at, n := &o.Attributes[i], len(p)
+		if t.a.scales.says(o, at.Name) {
+			continue
+		}
 		err := put(at.Name)
 		if err == nil {
 			p, err = t.attribute(p, at)
@@ -480,7 +524,17 @@ func (t *texter) attributes(o *h5.Object, x *array, link string) []byte {
 			}
 		}
 	}
-	if x != nil && x.scalar {
+	if x != nil && x.names != nil {
+		put("_ARRAY_DIMENSIONS")
+		p = append(p, '[')
+		for i, s := range x.names {
+			if i > 0 {
+				p = append(p, ',')
+			}
+			p = pyjson.AppendString(p, s)
+		}
+		p = append(p, ']')
+	} else if x != nil && x.scalar {
 		put("_SCALAR")
 		p = append(p, "true"...)
 	}

@@ -43,7 +43,11 @@ func (t *texter) attribute(p []byte, at *h5.Attribute) ([]byte, error) {
 	case at.Space.Null:
 		return p, unsupported("empty data space without a shape")
 	}
-	return t.array(p, at.Type, at.Space.Dims, at.Values)
+	dims := at.Space.Dims
+	if t.a.scales != nil && !t.all && len(dims) == 1 && dims[0] == 1 {
+		dims = nil
+	}
+	return t.array(p, at.Type, dims, at.Values)
 }
 
 // array appends values in lists nested as deep as there are dimensions.

@@ -62,6 +62,7 @@ const (
 const groupText = `{"zarr_format":2}`
 
 func newKeys(ctx context.Context, a *archive, links int64) (*keys, error) {
+	a.scales = a.findScales()
 	k := &keys{a: a, t: &texter{a: a}, soft: map[string]string{}}
 	var open []*array
 	for v, err := range a.tree() {
@@ -110,6 +111,9 @@ func (k *keys) add(v visit, links int64) *array {
 	case h5.Group:
 		t.nodes = append(t.nodes, node{path: v.path, attrs: k.t.attributes(v.object, nil, "")})
 	case h5.Dataset:
+		if !k.a.scales.isVariable(v.object) {
+			return nil
+		}
 		x, err := k.t.newArray(v.object)
 		if err != nil {
 			k.miss(v.path, err)
@@ -165,6 +169,9 @@ func (k *keys) list(ctx context.Context) error {
 			return err
 		}
 		slices.SortFunc(t.rows[at:], func(a, b keyRow) int { return int(min(max(a.number-b.number, -1), 1)) })
+		if err := n.x.mask(k.t, int64(len(t.rows)-at)); err != nil {
+			return err
+		}
 		n.zarray = n.x.meta()
 	}
 	return nil
