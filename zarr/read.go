@@ -34,8 +34,8 @@ type reader struct {
 	grid          []int64
 	skip          []int64 // elements before the first one, along each axis
 	perRow        int64   // chunks in a row of chunks
-	inner         int64 // elements in a row of the array
-	unit          int64 // size of an element; 0 for objects
+	inner         int64   // elements in a row of the array
+	unit          int64   // size of an element; 0 for objects
 	workers       int64
 	fill          []byte
 	shards        *shards // nil if there are no shards

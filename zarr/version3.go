@@ -186,9 +186,11 @@ func (t *Version3) codecs(a *Array) ([]named3, error) {
 	}
 	if t.DType.Kind == 'O' && len(filters) > 0 {
 		switch id := filters[0].ID; id {
-		case "vlen-utf8", "vlen-bytes":
+		case "vlen-utf8", "vlen-bytes", "vlen-array": // version 3 has no lists, but their bytes
 			bytes = named3{Name: id}
-			t.bytes = id == "vlen-bytes"
+			if id != "vlen-utf8" {
+				bytes.Name, t.bytes = "vlen-bytes", true
+			}
 			filters = filters[1:]
 		default: // json2, or an unknown codec
 			bytes = named3{Name: "vlen-utf8"}

@@ -185,9 +185,14 @@ func (k *keys) chunks(ctx context.Context, node int32, x *array) error {
 	case x.linked || x.Space.Elements() == 0:
 	case x.how == kept:
 		if row.n = int64(len(x.value)); x.value == nil {
-			row.n = bloscHead + x.Bytes()
+			row.n = bloscHead + x.runBytes()
 		}
 		t.rows = append(t.rows, row)
+	case x.how == made:
+		row.n = x.runBytes()
+		for row.number = range x.count[0] {
+			t.rows = append(t.rows, row)
+		}
 	case x.how == inRun:
 		if o.Layout.Addr < 0 {
 			return nil // nothing was written
@@ -205,7 +210,13 @@ func (k *keys) chunks(ctx context.Context, node int32, x *array) error {
 
 // runBytes returns the size of a chunk of a run. The last one may be short, and is followed by
 // zeros.
-func (x *array) runBytes() int64 { return x.Bytes() / x.shape[0] * x.chunk[0] }
+func (x *array) runBytes() int64 {
+	n := x.item
+	for _, c := range x.chunk {
+		n *= c
+	}
+	return n
+}
 
 // stored adds the rows of chunks as they are in the file.
 func (k *keys) stored(ctx context.Context, node int32, x *array) error {
@@ -352,9 +363,13 @@ func (k *keys) Extents(ctx context.Context, e format.Entry, off, n int64) iter.S
 			return
 		}
 		x := format.Extent{Size: e.Size, Object: k.a.name, Codec: codec.Inline}
-		if y := k.table.nodes[r.node].x; r.kind == chunkKey && y.how == decoded {
+		if y := k.table.nodes[r.node].x; r.kind == chunkKey && (y.how == decoded || y.how == made) {
 			x.Make = func(ctx context.Context) ([]byte, error) {
-				b, err := k.decode(ctx, y, r)
+				make := k.decode
+				if y.how == made {
+					make = k.make
+				}
+				b, err := make(ctx, y, r)
 				return b, k.a.corrupt(e.Name, err)
 			}
 			yield(x, nil)
@@ -400,7 +415,25 @@ func (k *keys) decode(ctx context.Context, x *array, r *keyRow) ([]byte, error) 
 	if err := k.a.obj.ReadAt(ctx, b, c.Addr); err != nil {
 		return nil, err
 	}
-	return x.Decode(c, b)
+	b, err := x.Decode(c, b)
+	return x.change(b), err
+}
+
+// make reads the elements of a chunk, and makes others of them.
+func (k *keys) make(ctx context.Context, x *array, r *keyRow) ([]byte, error) {
+	if r.n > k.a.f.Limit {
+		return nil, &h5.Error{File: k.a.name, What: "data", Off: x.Layout.Addr, Err: fmt.Errorf("more than %d bytes: %w", k.a.f.Limit, h5.ErrLimit)}
+	}
+	dims := x.Space.Dims
+	start, count := make([]int64, len(dims)), slices.Clone(dims)
+	start[0] = r.number * x.chunk[0]
+	count[0] = min(x.chunk[0], dims[0]-start[0])
+	b := make([]byte, x.Bytes()/dims[0]*count[0])
+	if err := x.Read(ctx, b, start, count); err != nil {
+		return nil, err
+	}
+	b = x.change(b)
+	return append(b, make([]byte, r.n-int64(len(b)))...), nil
 }
 
 // used returns the parts of the file that are chunks unchanged.
