@@ -277,6 +277,34 @@ func FuzzIndexes(f *testing.F) {
 	})
 }
 
+func FuzzMappings(f *testing.F) {
+	x := openBytes(f, testkit.Read(f, "testdata/refused_latest.h5"))
+	o, err := x.Find(f.Context(), "virtual")
+	if err != nil {
+		f.Fatal(err)
+	}
+	all, err := x.wave(f.Context()).collections([]int64{o.Layout.heap}, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(all[o.Layout.heap].object(o.Layout.number))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		x := within(t, b)
+		checkMade(t, func() {
+			all, err := x.parseMappings(b)
+			checkKind(t, err)
+			for _, m := range all[:min(len(all), 100)] {
+				for _, s := range []*Selection{m.From, m.In} {
+					_, err := s.In([]int64{7, 1 << 40})
+					checkKind(t, err)
+					_, err = s.axes([]int64{7, 1 << 40})
+					checkKind(t, err)
+				}
+			}
+		})
+	})
+}
+
 func FuzzFilters(f *testing.F) {
 	four := []byte{4, 0, 0, 0}
 	f.Add(uint16(filterLZF), four, []byte("\x02abc\x20\x02\xe0\x05\x01"))

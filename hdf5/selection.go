@@ -1,6 +1,9 @@
 package hdf5
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // A Selection is a part of the elements of a dataset: All, blocks, or single points.
 type Selection struct {
@@ -20,6 +23,7 @@ type Repeat struct{ Start, Stride, Count, Block int64 }
 // parseSelection parses a selection, of a dataset of any rank:
 //
 //	kind (u32: none, points, blocks, all), version (u32), and
+//	  none, all  8 bytes
 //	  points 1   8 bytes, rank (u32), number (u32), coordinates (u32 each)
 //	  points 2   bytes of a number, rank (u32), number, coordinates
 //	  blocks 1   8 bytes, rank (u32), number (u32), first and last corners (u32 each)
@@ -34,11 +38,10 @@ func parseSelection(c *cursor) (*Selection, error) {
 	s := &Selection{}
 	size, regular := 4, false
 	switch {
-	case kind == none:
-		return s, nil
-	case kind == all:
-		s.All = true
-		return s, nil
+	case (kind == none || kind == all) && version == 1:
+		s.All = kind == all
+		c.skip(8)
+		return s, c.err()
 	case kind == points && version == 1, kind == blocks && version == 1:
 		c.skip(8)
 	case kind == points && version == 2:
@@ -98,6 +101,11 @@ func parseSelection(c *cursor) (*Selection, error) {
 	return s, c.err()
 }
 
+// endless reports whether a selection goes on with the dataset.
+func (s *Selection) endless() bool {
+	return slices.ContainsFunc(s.Regular, func(r Repeat) bool { return r.Count == Unlimited || r.Block == Unlimited })
+}
+
 // bounded is a limit of blocks that a regular selection becomes.
 const bounded = 1 << 16
 
@@ -115,21 +123,15 @@ func (s *Selection) In(dims []int64) ([]Block, error) {
 			}
 		}
 		return s.Blocks, nil
+	case s.endless():
+		return nil, unsupported("a selection without an end")
 	case len(s.Regular) != len(dims):
 		return nil, corrupt("a selection of %d dimensions of a dataset of %d", len(s.Regular), len(dims))
 	}
 	all := []Block{{}}
 	for i, r := range s.Regular {
-		if r.Block == Unlimited {
-			r.Block = max(dims[i]-r.Start, 0)
-		}
 		if r.Block == r.Stride && r.Count > 1 && r.Count < math.MaxInt64/r.Block { // they are one
 			r.Block, r.Count = r.Block*r.Count, 1
-		}
-		if r.Count == Unlimited {
-			if r.Count = 0; dims[i] >= r.Start+r.Block {
-				r.Count = (dims[i]-r.Start-r.Block)/r.Stride + 1
-			}
 		}
 		if r.Count > bounded/int64(max(len(all), 1)) {
 			return nil, overLimit("a selection", r.Count*int64(len(all)), bounded)

@@ -48,6 +48,7 @@ func openArchive(ctx context.Context, st store.Store, name string, o format.Open
 		obj.Close()
 		return nil, a.corrupt("", err)
 	}
+	a.f.Outside = o.Outside
 	return a, nil
 }
 

@@ -108,7 +108,7 @@ func (t *texter) newArray(o *h5.Object) (*array, error) {
 		}
 	default:
 		x.how, x.chunk = inRun, x.shape
-		if x.convert != nil {
+		if x.convert != nil || o.Layout.Class == h5.External || o.Layout.Class == h5.Virtual {
 			x.how = made
 		}
 		if row := o.Bytes() / x.shape[0]; o.Bytes() > splitFrom && number && o.Layout.Class != h5.Compact {

@@ -10,6 +10,7 @@ all; see SUBJECTS. Every pair of library versions that h5py writes comes in turn
   many-old.h5, many-new.h5    a data set of 10,000 chunks: B-tree of version 1, fixed array
   split.h5                    with --lindi: runs that are longer than LINDI makes chunks; the others without
   elsewhere.h5                virtual data sets, and such as lie in other files, virtual-part.h5 and external.bin
+  virtual-many.h5             virtual data sets at random
   target.h5                   what external links lead to
 """
 
@@ -657,7 +658,7 @@ def split(path):
         f.create_dataset("wide", (2, 2_600_000), "<f8", dcpl=dcpl)[1, -1] = 1
 
 
-def elsewhere(out):
+def elsewhere(out, rnd):
     with h5py.File(out / "virtual-part.h5", "w") as f:
         f["part"] = np.arange(100).reshape(4, 25)
     with h5py.File(out / "elsewhere.h5", "w", libver=("v110", "v110")) as f:
@@ -668,6 +669,58 @@ def elsewhere(out):
         f.create_virtual_dataset("virtual", layout, fillvalue=-1)
         f.create_dataset("external", (50,), "<i4", external=[("external.bin", 8, 100), ("external.bin", 300, 100)])[...] = np.arange(50)
         f["sound"] = np.arange(3)
+    with h5py.File(out / "virtual-many.h5", "w", libver=rnd.choice([("v110", "v110"), ("latest", "latest")])) as f:
+        g = Gen(f, rnd, False)
+        for i in range(40):
+            mapped(g, out, i)
+
+
+def cut(rnd, n, most):
+    """A start, a stride, a count and a block of an axis of n elements, at most so many."""
+    block = rnd.randint(1, min(n, most))
+    stride = rnd.randint(block, max(block, n // 2))
+    count = rnd.randint(1, max(1, min((n - block) // stride, most // block - 1) + 1))
+    return rnd.randint(0, n - (count - 1) * stride - block), stride, count, block
+
+
+def mapped(g, out, i):
+    """A virtual data set whose mappings are at random: several axes, strides, other ranks, other files."""
+    rnd, f = g.rnd, g.f
+    dt = np.dtype(rnd.choice(["<i4", ">f8", "u1"]))
+    shape = tuple(rnd.randint(1, 12) for _ in range(rnd.randint(1, 3)))
+    dcpl, size = h5p.create(h5p.DATASET_CREATE), np.array(7, dt)
+    dcpl.set_fill_value(size)
+    space, rows, k = h5s.create_simple(shape), 0, 0
+    while rows < shape[0] and rnd.random() < 0.8:  # they must not meet
+        n, k = rnd.randint(1, shape[0] - rows), k + 1
+        to = [cut(rnd, n, n) for n in (n, *shape[1:])]
+        to[0] = (rows + to[0][0], *to[0][1:])
+        rows += n
+        space.select_hyperslab(*[tuple(x[j] for x in to) for j in (0, 2, 1, 3)])
+        counts = [c * b for _, _, c, b in to]
+        if rnd.random() < 0.4:  # axes of one element come and go
+            counts = [c for c in counts if c > 1 or rnd.random() < 0.5]
+            counts.insert(rnd.randint(0, len(counts)), 1)
+        dims, where = [], []
+        for c in counts:
+            blocks = rnd.choice([b for b in range(1, c + 1) if c % b == 0])
+            stride = c // blocks + rnd.randint(0, 2)
+            start = rnd.randint(0, 2)
+            where.append((start, stride, blocks, c // blocks))
+            dims.append(start + stride * (blocks - 1) + c // blocks + rnd.randint(0, 2))
+        source = h5s.create_simple(tuple(dims))
+        source.select_hyperslab(*[tuple(x[j] for x in where) for j in (0, 2, 1, 3)])
+        name, value = f"{i} of {k}", g.values(dt, tuple(dims))
+        if rnd.random() < 0.5:
+            f.create_dataset(name, data=value)
+            file = "."
+        else:
+            file = "virtual-part.h5"
+            with h5py.File(out / file, "a") as other:
+                other.create_dataset(name, data=value, chunks=True if value.size > 4 else None)
+        dcpl.set_virtual(space, file.encode(), f"/{name}".encode(), source)
+        space = h5s.create_simple(shape)
+    h5d.create(f.id, f"{i} virtual".encode(), h5t.py_create(dt), space, dcpl)
 
 
 def main():
@@ -691,7 +744,7 @@ def main():
         import os
 
         os.chdir(args.out)  # h5py takes the paths of external storage as they are
-        elsewhere(Path("."))
+        elsewhere(Path("."), random.Random(f"elsewhere {args.seed}"))
 
 
 if __name__ == "__main__":
