@@ -111,8 +111,8 @@ func (t *texter) newArray(o *h5.Object) (*array, error) {
 		if x.convert != nil || o.Layout.Class == h5.External || o.Layout.Class == h5.Virtual {
 			x.how = made
 		}
-		if row := o.Bytes() / x.shape[0]; o.Bytes() > splitFrom && number && o.Layout.Class != h5.Compact {
-			x.chunk = append([]int64{max(1, splitFrom/row)}, x.shape[1:]...)
+		if o.Bytes() > splitFrom && number && o.Layout.Class != h5.Compact {
+			x.divide(splitFrom)
 		}
 	}
 	if o.Layout.Class == h5.Compact && (x.how == inRun || x.how == made) && n > 0 {
@@ -121,10 +121,7 @@ func (t *texter) newArray(o *h5.Object) (*array, error) {
 	if x.scalar && number && x.dtype[0] == '>' { // LINDI stores them in the usual order
 		x.dtype, x.swapped = "<"+x.dtype[1:], true
 	}
-	x.count = make([]int64, len(x.shape))
-	for i, d := range x.shape {
-		x.count[i] = (d + x.chunk[i] - 1) / x.chunk[i]
-	}
+	x.grid()
 	var err error
 	x.fill, err = x.fillValue(t, typ)
 	return x, err
@@ -197,6 +194,18 @@ var ieee = map[int64]h5.FloatFormat{
 	2: {Sign: 15, ExponentAt: 10, ExponentBits: 5, MantissaBits: 10, Bias: 15, Implied: true},
 	4: {Sign: 31, ExponentAt: 23, ExponentBits: 8, MantissaBits: 23, Bias: 127, Implied: true},
 	8: {Sign: 63, ExponentAt: 52, ExponentBits: 11, MantissaBits: 52, Bias: 1023, Implied: true},
+}
+
+// divide makes chunks of rows, of up to most bytes if a row has less.
+func (x *array) divide(most int64) {
+	x.chunk = append([]int64{min(max(1, most/(x.Bytes()/x.shape[0])), x.shape[0])}, x.shape[1:]...)
+}
+
+func (x *array) grid() {
+	x.count = make([]int64, len(x.shape))
+	for i, d := range x.shape {
+		x.count[i] = (d + x.chunk[i] - 1) / x.chunk[i]
+	}
 }
 
 // other finds what elements become that NumPy has no name for, and reports whether they are numbers.

@@ -25,6 +25,8 @@ type keys struct {
 	table keyTable
 	soft  map[string]string // targets of soft links
 
+	followed int // links into other files
+
 	mu sync.Mutex // held to read small arrays
 }
 
@@ -69,7 +71,7 @@ func newKeys(ctx context.Context, a *archive, links int64) (*keys, error) {
 		if err != nil {
 			return nil, err
 		}
-		if x := k.add(v, links); x != nil && x.isOpen() {
+		if x := k.add(ctx, v, links); x != nil && x.isOpen() {
 			open = append(open, x)
 		}
 	}
@@ -84,7 +86,7 @@ func newKeys(ctx context.Context, a *archive, links int64) (*keys, error) {
 }
 
 // add adds the node for a position in the tree, if Zarr can represent it.
-func (k *keys) add(v visit, links int64) *array {
+func (k *keys) add(ctx context.Context, v visit, links int64) *array {
 	t := &k.table
 	if !utf8.ValidString(v.path) {
 		if v.object == nil || v.object.Kind != h5.NamedType {
@@ -103,7 +105,13 @@ func (k *keys) add(v visit, links int64) *array {
 			t.nodes = append(t.nodes, node{path: v.path, attrs: append(attrs, "}}"...)})
 			k.soft[v.path] = v.link.Target
 		default:
-			k.miss(v.path, linkError(v.link))
+			x, err := k.linked(ctx, v.link)
+			if err != nil {
+				k.miss(v.path, err)
+				return nil
+			}
+			t.nodes = append(t.nodes, node{path: v.path, x: x, attrs: k.t.attributes(x.Object, x, "")})
+			return x
 		}
 		return nil
 	}
@@ -129,6 +137,46 @@ func (k *keys) add(v visit, links int64) *array {
 		return x
 	}
 	return nil
+}
+
+// maxLinked is how many links into other files are followed.
+const maxLinked = 10_000
+
+// linked describes a dataset in another file, of numbers, whose elements are read from there.
+func (k *keys) linked(ctx context.Context, l *h5.Link) (*array, error) {
+	if k.followed++; l.Kind != h5.ExternalLink || k.a.f.Outside == nil || k.followed > maxLinked {
+		return nil, linkError(l)
+	}
+	obj, err := k.a.f.Outside(ctx, l.File)
+	if err != nil {
+		return nil, unsupported("link to %q in the file %q: %v", l.Target, l.File, err)
+	}
+	f, err := h5.Open(ctx, obj)
+	var o *h5.Object
+	if err == nil {
+		f.Outside = k.a.f.Outside
+		o, err = f.Find(ctx, l.Target)
+	}
+	if err != nil {
+		return nil, unsupported("link to %q in the file %q: %v", l.Target, l.File, err)
+	}
+	if o.Kind != h5.Dataset {
+		return nil, unsupported("link to %q in the file %q, which is a %v", l.Target, l.File, o.Kind)
+	}
+	x, err := k.t.newArray(o)
+	if err == nil && (x.fromValues() || x.Space.Null || len(x.names) > 0) {
+		err = unsupported("link to %q in the file %q: elements of type %v of other files are not shown", l.Target, l.File, o.Type)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if x.how == inFile || x.how == inRun || x.how == decoded {
+		if x.how, x.codecs = made, nil; o.Space.Elements() > 0 {
+			x.divide(splitFrom)
+			x.grid()
+		}
+	}
+	return x, nil
 }
 
 // linkError returns the error for a link that is only named.

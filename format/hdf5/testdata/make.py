@@ -112,3 +112,15 @@ array("below/known", (7, 4), [], dtype="u1").dims[1].attach_scale(f["time"])
 f["crs"] = np.int32(3)
 f["crs"].attrs["axis"], f["crs"].attrs["axes"] = np.array([6378137.0]), np.arange(2)
 f.close()
+
+with h5py.File(HERE / "data.h5", "w", libver="latest") as f:
+    f.create_dataset("frames", data=np.arange(20 * 10 * 8, dtype="<u4").reshape(20, 10, 8), chunks=(1, 10, 8), compression="gzip")
+    f["run"], f["few"], f["texts"] = np.arange(1200, dtype="<u4").reshape(300, 4), np.arange(12, dtype="<u4"), np.array(["a", "b"], object)
+with h5py.File(HERE / "master.h5", "w", libver="latest") as f:
+    for name in ["frames", "few", "run", "texts"]:
+        f[name] = h5py.ExternalLink("data.h5", name)
+    f["group"], f["none"] = h5py.ExternalLink("data.h5", "/"), h5py.ExternalLink("none.h5", "few")
+    f["away"] = h5py.ExternalLink("../../../../etc/hostname", "few")
+    layout = h5py.VirtualLayout((24, 10, 8), "<u4")
+    layout[:20] = h5py.VirtualSource("data.h5", "frames", (20, 10, 8))
+    f.create_virtual_dataset("virtual", layout, fillvalue=7)
