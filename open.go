@@ -65,6 +65,8 @@ type OpenOptions struct {
 	once bool
 	// linked opens files that the archive refers to; see format.OpenOptions.
 	linked func(ctx context.Context, address string) (format.Reader, error)
+	// outside opens objects that the archive refers to; see format.OpenOptions.
+	outside func(ctx context.Context, address string) (store.Object, error)
 	// NoVerify disables the comparison of contents with digests.
 	NoVerify bool `json:"no_verify,omitempty"`
 	// CompareWhole is the size up to which a file is read as a whole and compared with its digest
@@ -94,7 +96,7 @@ func (o OpenOptions) wanted() kept.Wanted {
 }
 
 func (o OpenOptions) inner() format.OpenOptions {
-	return format.OpenOptions{View: o.View, FewLookups: o.FewLookups, Once: o.once, Linked: o.linked, Limits: o.Limits, Param: o.Param, Password: o.Password, NoVerify: o.NoVerify, OnHeal: o.corrected}
+	return format.OpenOptions{View: o.View, FewLookups: o.FewLookups, Once: o.once, Linked: o.linked, Outside: o.outside, Limits: o.Limits, Param: o.Param, Password: o.Password, NoVerify: o.NoVerify, OnHeal: o.corrected}
 }
 
 // Open opens the archive at an address: a path, a URL of a registered scheme, or a name in
@@ -299,7 +301,7 @@ var errFolder = fmt.Errorf("the folder is %w", format.ErrUnknown)
 func (p opening) from(ctx context.Context, by store.Store) (*Archive, error) {
 	st, name, o := p.st, p.name, p.o
 	a := &Archive{src: content.New(st, name, o.External, o.CacheBytes), asked: o}
-	o.linked = a.openLinked
+	o.linked, o.outside = a.openLinked, a.src.Outside
 	a.src.Checking = content.Checking{None: o.NoVerify, Whole: o.CompareWhole}
 	a.src.OnCorrect(o.corrected)
 	// The object is opened first, so that what is read for detection is cached for later reads. A

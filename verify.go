@@ -201,8 +201,10 @@ func (c *check) archive(ctx context.Context, st store.Store, name string) error 
 	c.sum.Format = f.Name
 	if f.Verify != nil {
 		inner := c.o.inner()
-		if inner.Quick = c.o.Quick; a != nil && !c.o.Quick {
-			inner.Stat = a.src.Stat
+		if inner.Quick = c.o.Quick; a != nil {
+			if inner.Outside = a.src.Outside; !c.o.Quick {
+				inner.Stat = a.src.Stat
+			}
 		}
 		if err := f.Verify(ctx, st, name, inner, c.tell); err != nil {
 			return err

@@ -368,7 +368,10 @@ type OpenOptions struct {
 	// opened. The error wraps [errors.ErrUnsupported] for files that the archive may not refer
 	// to.
 	Linked func(ctx context.Context, address string) (Reader, error)
-	Limits Limits
+	// Outside opens an object that the archive refers to. It stays open. If it is nil, there are no such objects.
+	// The error wraps [errors.ErrUnsupported] for objects that the archive may not refer to.
+	Outside func(ctx context.Context, address string) (store.Object, error)
+	Limits  Limits
 	// Password decrypts contents. It is not one of Param, which are stored in indexes.
 	Password string
 	// Param has values for Format.Params by name, such as "ends": "inclusive".

@@ -119,3 +119,36 @@ func TestErrorsNameFileAndPlace(t *testing.T) {
 		t.Errorf("%v", o.Err)
 	}
 }
+
+// No filter takes the half of a chunk for a chunk.
+func TestShortChunksAreRefused(t *testing.T) {
+	x := openBytes(t, testkit.Read(t, "testdata/filters_latest.h5"))
+	n := 0
+	for o, err := range x.Walk(t.Context(), none) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for c, err := range o.Chunks(t.Context()) {
+			b := make([]byte, c.Size)
+			if err == nil {
+				err = x.obj.ReadAt(t.Context(), b, c.Addr)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := o.Decode(c, b); err != nil {
+				t.Fatal(err)
+			}
+			for _, short := range [][]byte{b[:0], b[:1], b[:len(b)/2]} {
+				if _, err := o.Decode(c, short); !errors.Is(err, ErrCorrupt) {
+					t.Errorf("%s: %d of %d bytes: %v", o.Path, len(short), len(b), err)
+				}
+			}
+			n++
+			break
+		}
+	}
+	if n < 30 {
+		t.Errorf("only %d datasets have chunks", n)
+	}
+}

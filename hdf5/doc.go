@@ -33,8 +33,10 @@
 //   - attributes
 //   - all datatypes; of the references of HDF5 1.12 only the bytes are returned
 //   - layouts 1 to 5 with all indexes of chunks
-//   - the filters deflate, shuffle, fletcher32, lzf, bzip2, blosc, lz4 and zstd
+//   - the filters deflate, shuffle, fletcher32, szip, nbit, scaleoffset, lzf, bzip2, blosc, blosc2,
+//     lz4, bitshuffle and zstd
 //
-// Virtual datasets, datasets in other files, filtered heaps and other filters are not supported.
-// They are named in the error.
+// Elements of virtual datasets and of datasets in other files are read if File.Outside opens these.
+// Virtual datasets without an end, filtered heaps and other filters are not supported. They are named
+// in the error.
 package hdf5

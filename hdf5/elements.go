@@ -22,8 +22,12 @@ func (f *File) Elements(ctx context.Context, all []*Object, values bool) ([]Elem
 		for i := range n {
 			o, e := all[first+i], &found[first+i]
 			tasks[i] = func() {
-				if e.Data, e.Err = o.whole(w); e.Err == nil && values {
-					d := decoder{w: w}
+				own := w
+				if o.f != f { // of another file
+					own = o.f.wave(ctx)
+				}
+				if e.Data, e.Err = o.whole(own); e.Err == nil && values {
+					d := decoder{w: own}
 					e.Values, e.Err = d.all(o.Type, e.Data)
 				}
 			}

@@ -13,18 +13,23 @@ const (
 	filterDeflate    = 1
 	filterShuffle    = 2
 	filterFletcher32 = 3
+	filterSzip       = 4
+	filterNbit       = 5
+	filterScale      = 6
 	filterBzip2      = 307
 	filterLZF        = 32000
 	filterBlosc      = 32001
 	filterLZ4        = 32004
+	filterBitshuffle = 32008
 	filterZstd       = 32015
+	filterBlosc2     = 32026
 )
 
 // filterNames also has filters that are not supported.
 var filterNames = map[int]string{
-	filterDeflate: "deflate", filterShuffle: "shuffle", filterFletcher32: "fletcher32", 4: "szip", 5: "nbit", 6: "scaleoffset",
+	filterDeflate: "deflate", filterShuffle: "shuffle", filterFletcher32: "fletcher32", filterSzip: "szip", filterNbit: "nbit", filterScale: "scaleoffset",
 	filterBzip2: "bzip2", filterLZF: "lzf", filterBlosc: "blosc", filterLZ4: "lz4", filterZstd: "zstd",
-	32008: "bitshuffle", 32013: "zfp", 32017: "sz", 32026: "blosc2",
+	filterBitshuffle: "bitshuffle", filterBlosc2: "blosc2", 32013: "zfp", 32017: "sz", 32024: "sz3", 32028: "sperr",
 }
 
 func filterName(id int) string {
@@ -34,21 +39,32 @@ func filterName(id int) string {
 	return fmt.Sprintf("filter %d", id)
 }
 
-// decoders undo filters, except shuffle, which has a parameter. They return at most most bytes.
-var decoders = map[int]func(in []byte, most int64) ([]byte, error){
-	filterDeflate:    arraycodec.Zlib,
-	filterFletcher32: checkFletcher32,
-	filterBzip2:      arraycodec.Bzip2,
-	filterLZF:        decodeLZF,
-	filterBlosc:      arraycodec.Blosc,
-	filterLZ4:        decodeLZ4,
-	filterZstd:       arraycodec.Zstd,
+// decoders undo filters. They return at most most bytes.
+var decoders = map[int]func(in []byte, values []uint32, most int64) ([]byte, error){
+	filterDeflate:    simple(arraycodec.Zlib),
+	filterShuffle:    undoShuffle,
+	filterFletcher32: simple(checkFletcher32),
+	filterSzip:       arraycodec.Szip,
+	filterNbit:       arraycodec.Nbit,
+	filterScale:      arraycodec.ScaleOffset,
+	filterBzip2:      simple(arraycodec.Bzip2),
+	filterLZF:        simple(decodeLZF),
+	filterBlosc:      simple(arraycodec.Blosc),
+	filterLZ4:        simple(decodeLZ4),
+	filterBitshuffle: arraycodec.Bitshuffle,
+	filterZstd:       simple(arraycodec.Zstd),
+	filterBlosc2:     simple(arraycodec.Blosc2),
+}
+
+// simple is a decoder that needs no parameters.
+func simple(decode func(in []byte, most int64) ([]byte, error)) func([]byte, []uint32, int64) ([]byte, error) {
+	return func(in []byte, _ []uint32, most int64) ([]byte, error) { return decode(in, most) }
 }
 
 // checkFilters returns an error that names the first filter that is not supported.
 func checkFilters(all []Filter) error {
 	for _, x := range all {
-		if decoders[x.ID] == nil && x.ID != filterShuffle {
+		if decoders[x.ID] == nil {
 			return unsupported("filter %d (%s) is not supported", x.ID, filterName(x.ID))
 		}
 	}
@@ -65,12 +81,10 @@ func unfilter(all []Filter, mask uint32, b []byte, size int64) ([]byte, error) {
 		}
 		x := all[i]
 		var err error
-		if x.ID == filterShuffle {
-			b, err = undoShuffle(x, b)
-		} else if decode := decoders[x.ID]; decode == nil {
+		if decode := decoders[x.ID]; decode == nil {
 			err = unsupported("not supported")
 		} else {
-			b, err = decode(b, most)
+			b, err = decode(b, x.Values, most)
 		}
 		if err != nil {
 			if !ofFile(err) {
@@ -97,11 +111,11 @@ func (e *stepError) Error() string {
 
 func (e *stepError) Unwrap() error { return e.err }
 
-func undoShuffle(x Filter, b []byte) ([]byte, error) {
-	if len(x.Values) == 0 || x.Values[0] == 0 {
+func undoShuffle(b []byte, values []uint32, _ int64) ([]byte, error) {
+	if len(values) == 0 || values[0] == 0 {
 		return nil, corrupt("expected the size of an element")
 	}
-	size := int64(x.Values[0])
+	size := int64(values[0])
 	if size == 1 || size > int64(len(b)) {
 		return b, nil
 	}

@@ -3,6 +3,7 @@ package hdf5
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"testing"
 
@@ -276,15 +277,72 @@ func FuzzIndexes(f *testing.F) {
 	})
 }
 
-func FuzzFilters(f *testing.F) {
-	f.Add(uint16(filterLZF), []byte("\x02abc\x20\x02\xe0\x05\x01"))
-	f.Add(uint16(filterLZ4), []byte("\x00\x00\x00\x00\x00\x00\x00\x08\x00\x00\x00\x04\x00\x00\x00\x04abcd\x00\x00\x00\x04efgh"))
-	f.Add(uint16(filterFletcher32), []byte("abcd1234"))
-	f.Add(uint16(filterShuffle), []byte("abcd1234"))
-	f.Fuzz(func(t *testing.T, id uint16, b []byte) {
+func FuzzMappings(f *testing.F) {
+	x := openBytes(f, testkit.Read(f, "testdata/refused_latest.h5"))
+	o, err := x.Find(f.Context(), "virtual")
+	if err != nil {
+		f.Fatal(err)
+	}
+	all, err := x.wave(f.Context()).collections([]int64{o.Layout.heap}, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(all[o.Layout.heap].object(o.Layout.number))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		x := within(t, b)
 		checkMade(t, func() {
-			out, err := unfilter([]Filter{{ID: int(id), Values: []uint32{4}}}, 0, b, 1000)
-			if checkKind(t, err); err == nil && len(out) != 1000 {
+			all, err := x.parseMappings(b)
+			checkKind(t, err)
+			for _, m := range all[:min(len(all), 100)] {
+				for _, s := range []*Selection{m.From, m.In} {
+					_, err := s.In([]int64{7, 1 << 40})
+					checkKind(t, err)
+					_, err = s.axes([]int64{7, 1 << 40})
+					checkKind(t, err)
+				}
+			}
+		})
+	})
+}
+
+func FuzzFilters(f *testing.F) {
+	four := []byte{4, 0, 0, 0}
+	f.Add(uint16(filterLZF), four, []byte("\x02abc\x20\x02\xe0\x05\x01"))
+	f.Add(uint16(filterLZ4), four, []byte("\x00\x00\x00\x00\x00\x00\x00\x08\x00\x00\x00\x04\x00\x00\x00\x04abcd\x00\x00\x00\x04efgh"))
+	f.Add(uint16(filterFletcher32), four, []byte("abcd1234"))
+	f.Add(uint16(filterShuffle), four, []byte("abcd1234"))
+	x := openBytes(f, testkit.Read(f, "testdata/filters_latest.h5"))
+	for o, err := range x.Walk(f.Context(), none) {
+		if err != nil {
+			f.Fatal(err)
+		}
+		if len(o.Filters) != 1 {
+			continue
+		}
+		for c, err := range o.Chunks(f.Context()) {
+			b := make([]byte, c.Size)
+			if err == nil {
+				err = x.obj.ReadAt(f.Context(), b, c.Addr)
+			}
+			if err != nil {
+				f.Fatal(err)
+			}
+			var values []byte
+			for _, v := range o.Filters[0].Values {
+				values = binary.LittleEndian.AppendUint32(values, v)
+			}
+			f.Add(uint16(o.Filters[0].ID), values, b)
+			break
+		}
+	}
+	f.Fuzz(func(t *testing.T, id uint16, values, b []byte) {
+		x := Filter{ID: int(id)}
+		for ; len(values) >= 4; values = values[4:] {
+			x.Values = append(x.Values, binary.LittleEndian.Uint32(values))
+		}
+		checkMade(t, func() {
+			out, err := unfilter([]Filter{x}, 0, b, 2000)
+			if checkKind(t, err); err == nil && len(out) != 2000 {
 				t.Errorf("%d bytes", len(out))
 			}
 		})

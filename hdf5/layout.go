@@ -12,8 +12,8 @@ const (
 	Compact    LayoutClass = iota // in the object header
 	Contiguous                    // in one run
 	Chunked
-	Virtual  // in other datasets; not supported
-	External // in other files; not supported
+	Virtual  // in other datasets
+	External // in other files
 )
 
 var layoutNames = [...]string{"compact", "contiguous", "chunked", "virtual", "external"}
@@ -51,8 +51,12 @@ type Layout struct {
 	Index IndexKind
 	// PlainEdges means that filters are not applied to chunks that extend beyond the array.
 	PlainEdges bool
+	Segments   []Segment // of External, end to end
+	Mappings   []Mapping // of Virtual
 
 	single Chunk
+	heap   int64  // the part of the global heap that has the mappings
+	number uint32 // of their object there
 }
 
 const (
@@ -85,6 +89,8 @@ func parseLayout(c *cursor, s Space, t *Datatype) (l Layout, err error) {
 	case l.Class > Virtual || version < 3 && l.Class > Chunked:
 		return l, unsupported("layouts of class %d are not supported", uint8(l.Class))
 	case l.Class == Virtual:
+		l.Addr, l.heap = undefined, c.addr()
+		l.number = c.u32()
 		return l, c.err()
 	case l.Class == Chunked && version < 3:
 		l.Addr = c.addr()

@@ -276,13 +276,16 @@ func (w *wave) dataset(o *Object, h *header) error {
 	if first != nil {
 		return first
 	}
-	switch {
-	case parts[msgExternal] != nil:
-		o.Layout.Class = External
-		return w.f.place("data layout", h.addr, unsupported("elements in other files are not supported"))
-	case o.Layout.Class == Virtual:
-		return w.f.place("data layout", h.addr, unsupported("virtual datasets are not supported"))
+	if o.Layout.Class == Virtual {
+		var err error
+		o.Layout.Mappings, err = w.mappings(o.Layout.heap, o.Layout.number)
+		return w.f.place("data layout", h.addr, err)
 	}
+	part(msgExternal, "list of files", func(c *cursor) (err error) {
+		o.Layout.Class = External
+		o.Layout.Segments, err = w.parseSegments(c)
+		return err
+	})
 	return first
 }
 
@@ -294,6 +297,15 @@ func (o *Object) Readable() error {
 	}
 	if o.dataErr != nil {
 		return o.dataErr
+	}
+	if o.f.Outside == nil {
+		leads := o.Layout.Class == External
+		for _, m := range o.Layout.Mappings {
+			leads = leads || m.File != "."
+		}
+		if leads {
+			return o.f.place("data layout", o.Addr, unsupported("elements in other files are not read here"))
+		}
 	}
 	return o.f.place("filter pipeline", o.Addr, checkFilters(o.Filters))
 }

@@ -24,6 +24,10 @@ type File struct {
 	// decoded.
 	Limit int64
 
+	// Outside opens another file that has elements of this one, by a path from the folder of this one. If it is
+	// nil, such elements cannot be read. The caller of Open sets it, and closes what it has opened.
+	Outside func(ctx context.Context, name string) (store.Object, error)
+
 	// Err says what of the file as a whole, apart from objects, could not be read.
 	Err error
 

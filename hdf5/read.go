@@ -119,6 +119,10 @@ func (o *Object) read(ctx context.Context, p []byte, s selection) error {
 			copy(p[x.to:], l.Data[x.off:x.end()])
 		}
 		return nil
+	case External:
+		return o.readSegments(ctx, p, s)
+	case Virtual:
+		return o.readMappings(ctx, p, s)
 	case Contiguous:
 		if l.Addr == undefined {
 			fill(p, o.Fill)

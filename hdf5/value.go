@@ -325,6 +325,17 @@ func (t *Datatype) bits(b []byte) uint64 {
 	return v
 }
 
+// Number returns an element of an Integer, BitField or Float of up to 8 bytes, or of any Float: int64, uint64 or float64.
+func (t *Datatype) Number(b []byte) any {
+	switch b = b[:t.Size]; t.Class {
+	case Float:
+		return t.float(b)
+	case BitField:
+		return t.bits(b)
+	}
+	return t.integer(b)
+}
+
 func (t *Datatype) integer(b []byte) any {
 	if t.Size > 8 {
 		little := bytes.Clone(t.little(b))

@@ -3,6 +3,7 @@ package zarr
 import (
 	"bytes"
 	"encoding/binary"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -81,6 +82,25 @@ func decodeVlenUTF8(in []byte, shape []int64, room *int64) ([]any, error) {
 
 func decodeVlenBytes(in []byte, shape []int64, room *int64) ([]any, error) {
 	return decodeVlen(in, shape, room, func(b []byte) (any, error) { return bytes.Clone(b), nil })
+}
+
+// vlenArrays decodes lists of numbers.
+func vlenArrays(d DType) func(in []byte, shape []int64, room *int64) ([]any, error) {
+	if !strings.ContainsRune("biuf", rune(d.Kind)) || d.Size == 0 {
+		return nil
+	}
+	return func(in []byte, shape []int64, room *int64) ([]any, error) {
+		if need := 32 * int64(len(in)) / d.Size; need > *room {
+			return nil, overLimit("a chunk's elements", need, *room)
+		}
+		return decodeVlen(in, shape, room, func(b []byte) (any, error) {
+			n := int64(len(b)) / d.Size
+			if n*d.Size != int64(len(b)) {
+				return nil, corrupt("%d bytes are not of elements of %d", len(b), d.Size)
+			}
+			return d.nested(b, []int64{n})
+		})
+	}
 }
 
 // decodeVlen parses a count, and then a length and bytes for each element. The numbers are

@@ -40,7 +40,8 @@ type Array struct {
 	// that are being decoded. If a row needs more, reading fails with [ErrLimit].
 	Limit int64
 
-	src Source
+	src  Source
+	part *part // nil if it is the whole array
 }
 
 // External is the HDF5 file and the dataset in it that contain an array's elements.

@@ -89,7 +89,11 @@ func newPipeline(m *Meta, limit int64) (*pipeline, error) {
 		if len(filters) == 0 {
 			return nil, unsupported("object array without a filter that defines its objects")
 		}
-		if p.objects = objectBuilders[filters[0].ID]; p.objects == nil {
+		if p.objects = objectBuilders[filters[0].ID]; filters[0].ID == "vlen-array" {
+			name, _ := filters[0].Config["dtype"].(string)
+			p.objects = vlenArrays(parseSimple(name))
+		}
+		if p.objects == nil {
 			return nil, &CodecError{Codec: filters[0].ID}
 		}
 		if e, ok := filters[0].Config["encoding"].(string); ok && e != "utf-8" && e != "utf8" && e != "ascii" {

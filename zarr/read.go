@@ -32,9 +32,10 @@ type reader struct {
 	pipe          *pipeline
 	shape, chunks []int64 // at least one axis
 	grid          []int64
-	perRow        int64 // chunks in a row of chunks
-	inner         int64 // elements in a row of the array
-	unit          int64 // size of an element; 0 for objects
+	skip          []int64 // elements before the first one, along each axis
+	perRow        int64   // chunks in a row of chunks
+	inner         int64   // elements in a row of the array
+	unit          int64   // size of an element; 0 for objects
 	workers       int64
 	fill          []byte
 	shards        *shards // nil if there are no shards
@@ -75,7 +76,7 @@ func (r *reader) slabs(ctx context.Context, first, end int64, fn func(slab) erro
 	var s slab
 	for ; first < end; first += together {
 		last := min(first+together, end)
-		s.count = (min(last*r.chunks[0], r.shape[0]) - first*r.chunks[0]) * r.inner
+		s.count = (r.row(last) - r.row(first)) * r.inner
 		if a.DType.Kind == 'O' {
 			s.values = slices.Grow(s.values[:0], int(s.count))[:s.count]
 		} else {
@@ -89,6 +90,11 @@ func (r *reader) slabs(ctx context.Context, first, end int64, fn func(slab) erro
 		}
 	}
 	return ctx.Err()
+}
+
+// row returns the row of the array with which a row of chunks begins.
+func (r *reader) row(chunk int64) int64 {
+	return min(max(chunk*r.chunks[0]-r.skip[0]%r.chunks[0], 0), r.shape[0])
 }
 
 // reader returns a reader of the chunks. It fails if the chunks are in an HDF5 file that the
@@ -106,9 +112,21 @@ func (a *Array) reader(ctx context.Context) (*reader, error) {
 }
 
 func (a *Array) newReader() (*reader, error) {
-	r := &reader{a: a, shape: a.Shape, chunks: a.Chunks, grid: a.Grid(), unit: a.DType.Size}
-	if len(r.shape) == 0 {
-		r.shape, r.chunks, r.grid = []int64{1}, []int64{1}, []int64{1}
+	r := &reader{a: a, shape: a.Shape, chunks: a.Chunks, unit: a.DType.Size}
+	if a.part != nil {
+		r.shape, r.skip = a.part.count, a.part.from
+	}
+	if len(r.chunks) == 0 {
+		r.shape, r.chunks = []int64{1}, []int64{1}
+	}
+	if r.skip == nil {
+		r.skip = make([]int64, len(r.shape))
+	}
+	r.grid = make([]int64, len(r.shape))
+	for i, n := range r.shape {
+		if n > 0 {
+			r.grid[i] = (r.skip[i]%r.chunks[i]+n-1)/r.chunks[i] + 1
+		}
 	}
 	var err error
 	if r.pipe, err = newPipeline(&a.Meta, a.Limit); err == nil && a.DType.Kind != 'O' {
@@ -199,10 +217,10 @@ func (r *reader) load(ctx context.Context, first, last int64, s slab) (int64, er
 func (r *reader) index(first, i int64) []int64 {
 	index := make([]int64, len(r.grid))
 	for axis := len(r.grid) - 1; axis > 0; axis-- {
-		index[axis] = i % r.grid[axis]
+		index[axis] = r.skip[axis]/r.chunks[axis] + i%r.grid[axis]
 		i /= r.grid[axis]
 	}
-	index[0] = first + i
+	index[0] = r.skip[0]/r.chunks[0] + first + i
 	return index
 }
 
@@ -210,12 +228,14 @@ func (r *reader) index(first, i int64) []int64 {
 func (r *reader) region(index []int64, first int64) *region {
 	g := &region{extent: make([]int64, len(index)), toStr: strides(r.shape, 'C'), fromStr: r.a.chunkStrides(r.chunks)}
 	for i, at := range index {
-		start := at * r.chunks[i]
-		g.extent[i] = min(r.chunks[i], r.shape[i]-start)
+		start := at*r.chunks[i] - r.skip[i] // in the array; below 0 if not all of the chunk is
+		to := max(start, 0)
+		g.extent[i] = min(start+r.chunks[i], r.shape[i]) - to
+		g.from += (to - start) * g.fromStr[i]
 		if i == 0 {
-			start -= first * r.chunks[0]
+			to -= r.row(first)
 		}
-		g.to += start * g.toStr[i]
+		g.to += to * g.toStr[i]
 	}
 	return g
 }
@@ -244,7 +264,7 @@ func (r *reader) put(raw []byte, ok bool, index []int64, first int64, s slab, ob
 
 // key returns the key of a chunk, or of the shard that contains it.
 func (r *reader) key(index []int64) string {
-	index = index[:len(r.a.Shape)]
+	index = index[:len(r.a.Chunks)]
 	if r.shards != nil {
 		index, _ = r.shards.place(index)
 	}
@@ -256,7 +276,7 @@ func (r *reader) fetch(ctx context.Context, index []int64) (raw []byte, ok bool,
 	key := r.key(index)
 	var stored []byte
 	if r.shards != nil {
-		stored, ok, err = r.shards.get(ctx, r.a.src, key, index[:len(r.a.Shape)], r.pipe.stored)
+		stored, ok, err = r.shards.get(ctx, r.a.src, key, index[:len(r.a.Chunks)], r.pipe.stored)
 	} else {
 		stored, ok, err = get(ctx, r.a.src, key, r.pipe.stored)
 	}

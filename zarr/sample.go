@@ -76,6 +76,9 @@ func (a *Array) Window(ctx context.Context, from, count []int64) ([]any, error) 
 // sampler checks a window whose elements take cost bytes each.
 func (r *reader) sampler(from, count, step []int64, cost int64) (*sampler, error) {
 	a := r.a
+	if a.part != nil {
+		return nil, &KeyError{a.name(), unsupported("a window of a part of an array")}
+	}
 	if len(a.Shape) == 0 {
 		from, count, step = []int64{0}, []int64{1}, []int64{1}
 	}

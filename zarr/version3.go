@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"math"
 	"path"
 	"slices"
 	"strconv"
@@ -42,6 +43,13 @@ func (m *Meta) Version3(attrs []byte, limit int64) (*Version3, error) {
 	codecs, err := t.codecs(a)
 	if err != nil {
 		return nil, err
+	}
+	if a.Attrs[markScalar] == true && len(m.Shape) == 1 && m.Shape[0] == 1 && m.Chunks[0] == 1 { // it needs no dimension
+		scalar := *m
+		scalar.Shape, scalar.Chunks = nil, nil
+		m, t.Meta = &scalar, &scalar
+		delete(a.Attrs, markScalar)
+		attrs = appendJSON(nil, a.Attrs)
 	}
 	d := t.dtype()
 	kind, err := d.version3()
@@ -79,6 +87,11 @@ func (m *Meta) Version3(attrs []byte, limit int64) (*Version3, error) {
 	}
 	if a.dimensions() != nil {
 		delete(a.Attrs, dimensionsMark) // this attribute is xarray's
+		if delete(a.Attrs, maskMark); m.Fill != nil {
+			if v := t.mask(d); v != nil {
+				a.Attrs[maskMark] = v
+			}
+		}
 		attrs = appendJSON(nil, a.Attrs)
 	}
 	t.text = withAttributes(t.text, attrs)
@@ -107,6 +120,26 @@ func group3(attrs []byte) []byte {
 
 // dimensionsMark is the attribute with the names of the axes that xarray writes in version 2.
 const dimensionsMark = "_ARRAY_DIMENSIONS"
+
+// maskMark is the attribute with the value that no element has, as xarray writes it in version 3. In version 2 it takes
+// the fill value for it.
+const maskMark = "_FillValue"
+
+// mask returns the value of that attribute, or nil.
+func (t *Version3) mask(d DType) any {
+	b, err := t.fillElement()
+	if err != nil {
+		return nil
+	}
+	switch t.little(d, b); d.Kind {
+	case 'f':
+		d.BigEndian = d.BigEndian && !t.Anew
+		return base64.StdEncoding.EncodeToString(binary.LittleEndian.AppendUint64(nil, math.Float64bits(d.float(b))))
+	case 'i', 'u', 'b':
+		return t.Fill
+	}
+	return nil
+}
 
 // dimensions returns the names of the axes, if they are known.
 func (a *Array) dimensions() []any {
@@ -153,9 +186,11 @@ func (t *Version3) codecs(a *Array) ([]named3, error) {
 	}
 	if t.DType.Kind == 'O' && len(filters) > 0 {
 		switch id := filters[0].ID; id {
-		case "vlen-utf8", "vlen-bytes":
+		case "vlen-utf8", "vlen-bytes", "vlen-array": // version 3 has no lists, but their bytes
 			bytes = named3{Name: id}
-			t.bytes = id == "vlen-bytes"
+			if id != "vlen-utf8" {
+				bytes.Name, t.bytes = "vlen-bytes", true
+			}
 			filters = filters[1:]
 		default: // json2, or an unknown codec
 			bytes = named3{Name: "vlen-utf8"}

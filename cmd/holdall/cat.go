@@ -13,7 +13,7 @@ import (
 
 func (a *app) catCommand() *cobra.Command {
 	var r byteRange
-	var decode string
+	var decode, slice string
 	var depth int
 	cmd := &cobra.Command{
 		Use:   "cat ARCHIVE PATH...",
@@ -29,7 +29,9 @@ reads to the end, -N is the last N bytes.
 --view meta without a PATH writes the metadata of a package.
 
 --decode writes the elements of Zarr arrays, as text, or with --decode=npy as a
-NumPy file.
+NumPy file. --slice writes a part of an array, and reads only its chunks: as in
+NumPy, 0:100,:,5 are the elements 0 to 99 of the first axis, all of the second,
+and the one at 5 of the third.
 
 --json in the tree of an Oak store writes a node with its properties as one
 JSON object, or a single property. --depth N includes N levels of children as
@@ -39,7 +41,8 @@ objects; below them there are only names. Other content is written unchanged.`,
   holdall cat https://example.org/docs.caf guide/intro.md | less
   holdall cat --view meta package.rvn
   holdall cat --view tree --json --depth 1 segmentstore content/site
-  holdall cat --decode=npy recording.lindi.tar units/spike_times > times.npy`,
+  holdall cat --decode=npy recording.lindi.tar units/spike_times > times.npy
+  holdall cat --decode --slice 0:100,:4 recording.nwb acquisition/raw/data`,
 		Args: args(1, -1, "an archive and a path in it"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -49,8 +52,11 @@ objects; below them there are only names. Other content is written unchanged.`,
 				}
 				args = append(args, metaText)
 			}
+			if decode == "" && slice != "" {
+				return usage("--slice needs --decode")
+			}
 			if decode != "" {
-				return a.catArrays(ctx, args, decode, r.set)
+				return a.catArrays(ctx, args, decode, slice, r.set)
 			}
 			return a.catNames(ctx, args[0], args[1:], r, depth, cmd.Flags().Changed("depth"))
 		},
@@ -59,6 +65,7 @@ objects; below them there are only names. Other content is written unchanged.`,
 	cmd.Flags().Var(&r, "range", "write only these bytes of each file: START-END, START- or -N")
 	cmd.Flags().Var(newChoice(&decode, "", "text", "npy"), "decode", "write the elements of a Zarr array: text, or npy, a NumPy file")
 	cmd.Flags().Lookup("decode").NoOptDefVal = "text"
+	cmd.Flags().StringVar(&slice, "slice", "", "with --decode: write a `part` of the array, as NumPy selects it: 0:100,:,5")
 	cmd.Flags().IntVar(&depth, "depth", 0, "with --json, of Oak nodes: levels of children to include as objects; -1 is all")
 	return cmd
 }
@@ -92,7 +99,7 @@ func (a *app) catNames(ctx context.Context, address string, names []string, r by
 	})
 }
 
-func (a *app) catArrays(ctx context.Context, args []string, as string, ranged bool) error {
+func (a *app) catArrays(ctx context.Context, args []string, as, slice string, ranged bool) error {
 	if ranged {
 		return &usageError{errDecodeRange}
 	}
@@ -101,7 +108,7 @@ func (a *app) catArrays(ctx context.Context, args []string, as string, ranged bo
 		return err
 	}
 	defer a.close(ctx, in)
-	return all(args[1:], func(name string) error { return a.decode(ctx, in, name, as) })
+	return all(args[1:], func(name string) error { return a.decode(ctx, in, name, as, slice) })
 }
 
 func writeContent(ctx context.Context, w io.Writer, in *holdall.Archive, e holdall.Entry, r byteRange) error {

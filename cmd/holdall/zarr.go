@@ -111,8 +111,11 @@ func (a *app) warnOfKeys(ctx context.Context, inputs []string, o *holdall.PackOp
 	}
 }
 
-func (a *app) decode(ctx context.Context, in *holdall.Archive, name, as string) error {
+func (a *app) decode(ctx context.Context, in *holdall.Archive, name, as, slice string) error {
 	array, err := zarr.Open(ctx, in, strings.Trim(name, "/"))
+	if err == nil && slice != "" {
+		array, err = array.Slice(slice)
+	}
 	if err != nil {
 		return err
 	}
@@ -227,4 +230,4 @@ func shapeText(shape []int64) string { return strings.ReplaceAll(fmt.Sprint(shap
 
 // errDecodeRange reports that --range was used with --decode, where it has no
 // meaning.
-var errDecodeRange = errors.New("--range cannot be combined with --decode, which writes all elements")
+var errDecodeRange = errors.New("--range cannot be combined with --decode: --slice selects elements")

@@ -28,6 +28,7 @@ type archive struct {
 
 	root   *h5.Object
 	byAddr map[int64]*h5.Object
+	scales *scales // nil if there are none
 	notes  []format.Problem
 }
 
@@ -47,6 +48,7 @@ func openArchive(ctx context.Context, st store.Store, name string, o format.Open
 		obj.Close()
 		return nil, a.corrupt("", err)
 	}
+	a.f.Outside = o.Outside
 	return a, nil
 }
 

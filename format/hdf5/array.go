@@ -6,8 +6,10 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	h5 "github.com/holdall/holdall/hdf5"
@@ -32,15 +34,19 @@ type array struct {
 
 	how     storing
 	scalar  bool
-	swapped bool       // a scalar with the other byte order
-	linked  bool       // its chunks are not listed
-	stored  []h5.Chunk // set if how is decoded
-	value   []byte     // set if how is kept: the chunk, when it is known
-	err     error      // why value is not known
-	fields  []string   // of a compound: names and types, alternating
-	fill    []byte     // JSON
-	codecs  [][]byte   // JSON
-	json    bool       // elements are JSON
+	swapped bool                  // a scalar with the other byte order
+	linked  bool                  // its chunks are not listed
+	stored  []h5.Chunk            // set if how is decoded
+	value   []byte                // set if how is kept: the chunk, when it is known
+	err     error                 // why value is not known
+	fields  []string              // of a compound: names and types, alternating
+	fill    []byte                // JSON
+	codecs  [][]byte              // JSON
+	json    bool                  // elements are JSON
+	list    string                // type of the elements of lists, which elements are
+	record  []byte                // JSON of a type with fields
+	convert func(to, from []byte) // makes an element of a stored one; nil if it is the same
+	names   []string              // of dimensions, if they have any
 }
 
 // storing is where the chunks of an array are stored.
@@ -50,7 +56,8 @@ const (
 	inFile  storing = iota // chunks in the file
 	inRun                  // one run in the file, divided into chunks
 	kept                   // one chunk, with the metadata
-	decoded                // chunks in the file that are decoded, because Zarr does not have their filters
+	decoded                // chunks in the file that are decoded, because Zarr does not have their filters or elements
+	made                   // chunks of elements that are read, wherever they are, and made others
 )
 
 // newArray describes a dataset as an array, without reading its elements.
@@ -58,10 +65,10 @@ func (t *texter) newArray(o *h5.Object) (*array, error) {
 	if err := o.Readable(); err != nil {
 		return nil, err
 	}
-	if o.Space.Null {
-		return nil, unsupported("empty data space without a shape")
-	}
 	x := &array{Object: o, shape: o.Space.Dims, item: o.Type.Size}
+	if o.Space.Null {
+		x.shape = []int64{0}
+	}
 	typ := o.Type
 	for typ.Class == h5.Array { // its dimensions are appended
 		x.shape, typ = append(x.shape[:len(x.shape):len(x.shape)], typ.Dims...), typ.Base
@@ -70,9 +77,13 @@ func (t *texter) newArray(o *h5.Object) (*array, error) {
 	n := o.Space.Elements()
 	var number bool
 	if x.dtype, number = dtypeOf(typ); x.dtype == "" {
-		if err := x.asJSON(typ); err != nil {
+		var err error
+		if number, err = x.other(typ); err != nil {
 			return nil, err
 		}
+	}
+	if t.a.scales != nil && len(x.shape) == len(o.Space.Dims) {
+		x.names = t.a.scales.of(o)
 	}
 	if x.scalar = len(x.shape) == 0; x.scalar {
 		x.shape = []int64{1}
@@ -88,27 +99,29 @@ func (t *texter) newArray(o *h5.Object) (*array, error) {
 				x.chunk[i] = max(1, x.shape[i])
 			}
 		}
-	case n > 0 && (x.scalar || x.json || n < smallElements):
+	case n > 0 && (x.scalar || x.json || x.list != "" || n < smallElements):
 		x.how, x.chunk = kept, x.shape
 	case o.Layout.Class == h5.Chunked:
 		x.chunk = append(o.Layout.Chunk[:len(o.Layout.Chunk):len(o.Layout.Chunk)], x.shape[len(o.Space.Dims):]...)
-		x.how = x.filters()
+		if x.how = x.filters(); x.convert != nil {
+			x.how, x.codecs = decoded, nil
+		}
 	default:
 		x.how, x.chunk = inRun, x.shape
-		if row := o.Bytes() / x.shape[0]; o.Bytes() > splitFrom && number && o.Layout.Class == h5.Contiguous {
-			x.chunk = append([]int64{max(1, splitFrom/row)}, x.shape[1:]...)
+		if x.convert != nil || o.Layout.Class == h5.External || o.Layout.Class == h5.Virtual {
+			x.how = made
+		}
+		if o.Bytes() > splitFrom && number && o.Layout.Class != h5.Compact {
+			x.divide(splitFrom)
 		}
 	}
-	if o.Layout.Class == h5.Compact && x.how == inRun && n > 0 {
+	if o.Layout.Class == h5.Compact && (x.how == inRun || x.how == made) && n > 0 {
 		x.how = kept
 	}
 	if x.scalar && number && x.dtype[0] == '>' { // LINDI stores them in the usual order
 		x.dtype, x.swapped = "<"+x.dtype[1:], true
 	}
-	x.count = make([]int64, len(x.shape))
-	for i, d := range x.shape {
-		x.count[i] = (d + x.chunk[i] - 1) / x.chunk[i]
-	}
+	x.grid()
 	var err error
 	x.fill, err = x.fillValue(t, typ)
 	return x, err
@@ -183,6 +196,173 @@ var ieee = map[int64]h5.FloatFormat{
 	8: {Sign: 63, ExponentAt: 52, ExponentBits: 11, MantissaBits: 52, Bias: 1023, Implied: true},
 }
 
+// divide makes chunks of rows, of up to most bytes if a row has less.
+func (x *array) divide(most int64) {
+	x.chunk = append([]int64{min(max(1, most/(x.Bytes()/x.shape[0])), x.shape[0])}, x.shape[1:]...)
+}
+
+func (x *array) grid() {
+	x.count = make([]int64, len(x.shape))
+	for i, d := range x.shape {
+		x.count[i] = (d + x.chunk[i] - 1) / x.chunk[i]
+	}
+}
+
+// other finds what elements become that NumPy has no name for, and reports whether they are numbers.
+func (x *array) other(t *h5.Datatype) (number bool, err error) {
+	if err = x.asJSON(t); err == nil {
+		return false, nil
+	}
+	if name, convert := converted(t); name != "" {
+		x.dtype, x.convert, x.item = name, convert, size(name)
+		return true, nil
+	}
+	switch t.Class {
+	case h5.Compound:
+		if text, convert, n := recordOf(t); n > 0 {
+			x.dtype, x.record, x.fields, x.json, x.item = "|V"+strconv.FormatInt(n, 10), text, nil, false, n
+			if convert != nil {
+				x.convert = convert
+			}
+			return true, nil
+		}
+	case h5.Variable:
+		if name, _ := dtypeOf(t.Base); len(name) > 2 && strings.IndexByte("iufb", name[1]) >= 0 && x.Bytes() <= maxObjects {
+			x.dtype, x.list = "|O", strings.Replace(name, ">", "<", 1)
+			return false, nil
+		}
+	}
+	return false, err
+}
+
+// size returns the size of elements of a simple dtype.
+func size(name string) int64 {
+	n, _ := strconv.ParseInt(name[2:], 10, 64)
+	return n
+}
+
+// converted returns the dtype that numbers become which NumPy does not have: those of some of the bits, which it has
+// in more, and floats of other sizes, which are rounded to 64 bits.
+func converted(t *h5.Datatype) (name string, convert func(to, from []byte)) {
+	switch {
+	case t.Class == h5.Float:
+		return "<f8", func(to, from []byte) { binary.LittleEndian.PutUint64(to, math.Float64bits(t.Number(from).(float64))) }
+	case (t.Class == h5.Integer || t.Class == h5.BitField) && t.Size <= 8:
+		kind, n := byte('u'), int64(1)
+		if t.Signed {
+			kind = 'i'
+		}
+		for n < t.Size {
+			n *= 2
+		}
+		if name = "<" + string(kind) + strconv.FormatInt(n, 10); n == 1 {
+			name = "|" + name[1:]
+		}
+		return name, func(to, from []byte) {
+			var v uint64
+			switch x := t.Number(from).(type) {
+			case int64:
+				v = uint64(x)
+			case uint64:
+				v = x
+			}
+			for i := range to[:n] {
+				to[i] = byte(v >> (8 * i))
+			}
+		}
+	case t.Class == h5.String && t.Size > 0:
+		return "|S" + strconv.FormatInt(t.Size, 10), func(to, from []byte) {
+			clear(to[copy(to, bytes.TrimRight(from[:t.Size], " ")):t.Size])
+		}
+	case t.Class == h5.Enum:
+		return converted(t.Base)
+	}
+	return "", nil
+}
+
+// recordOf returns the dtype of a compound that has fields of fields, or of arrays, and its size. convert is nil if the
+// elements are the same. The size is 0 if NumPy has no such type.
+func recordOf(t *h5.Datatype) (text []byte, convert func(to, from []byte), n int64) {
+	type part struct {
+		from, size, to, made int64
+		convert              func(to, from []byte)
+	}
+	var parts []part
+	text = append(text, '[')
+	same := true
+	for i, f := range t.Fields {
+		base, dims, count := f.Type, []int64(nil), int64(1)
+		for base.Class == h5.Array {
+			dims, base = append(dims, base.Dims...), base.Base
+		}
+		for _, d := range dims {
+			count *= d
+		}
+		p := part{from: f.Offset, size: base.Size, to: n, made: base.Size}
+		var inner []byte
+		if name, _ := dtypeOf(base); name != "" {
+			inner = strconv.AppendQuote(nil, name)
+		} else if base.Class == h5.Compound {
+			inner, p.convert, p.made = recordOf(base)
+		} else if name, convert := converted(base); name != "" {
+			inner, p.convert, p.made = strconv.AppendQuote(nil, name), convert, size(name)
+		}
+		named, err := name(nil, f.Name)
+		if inner == nil || p.made == 0 || count == 0 || err != nil || f.Name == "" {
+			return nil, nil, 0
+		}
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(append(append(append(text, '['), named...), ','), inner...)
+		if dims != nil {
+			text = append(text, ',')
+			text = lengths(text, dims)
+		}
+		text = append(text, ']')
+		same = same && p.convert == nil && p.from == p.to
+		for range count {
+			parts = append(parts, p)
+			p.from, p.to = p.from+p.size, p.to+p.made
+		}
+		if n = p.to; len(parts) > maxParts {
+			return nil, nil, 0
+		}
+	}
+	if text = append(text, ']'); same && n == t.Size {
+		return text, nil, n
+	}
+	return text, func(to, from []byte) {
+		for _, p := range parts {
+			if p.convert != nil {
+				p.convert(to[p.to:], from[p.from:])
+			} else {
+				copy(to[p.to:p.to+p.made], from[p.from:])
+			}
+		}
+	}, n
+}
+
+// maxParts is how many numbers a record may have.
+const maxParts = 1 << 16
+
+// change makes elements of stored ones.
+func (x *array) change(b []byte) []byte {
+	if x.convert == nil || len(b) == 0 {
+		return b
+	}
+	typ := x.Type
+	for typ.Class == h5.Array {
+		typ = typ.Base
+	}
+	n := int64(len(b)) / typ.Size
+	out := make([]byte, n*x.item)
+	for i := range n {
+		x.convert(out[i*x.item:(i+1)*x.item], b[i*typ.Size:])
+	}
+	return out
+}
+
 // asJSON makes the elements JSON, if that is possible.
 func (x *array) asJSON(t *h5.Datatype) error {
 	switch {
@@ -190,7 +370,7 @@ func (x *array) asJSON(t *h5.Datatype) error {
 		x.dtype = "<U" // the number of characters follows when it is known
 		return nil
 	case len(x.shape) == 0 && t.Class != h5.Compound && t.Class != h5.Reference:
-	case t.Class == h5.Variable && t.IsString, t.Class == h5.Reference && t.Ref == h5.ObjectRef, t.Class == h5.String:
+	case t.Class == h5.Variable && t.IsString, t.Class == h5.Reference && t.Ref <= h5.RegionRef, t.Class == h5.String:
 		x.json = true
 	case t.Class == h5.Compound:
 		for _, f := range t.Fields {
@@ -307,25 +487,40 @@ const (
 	bloscCodec = `{"blocksize":0,"clevel":5,"cname":"lz4","id":"blosc","shuffle":1}`
 )
 
+func lengths(p []byte, all []int64) []byte {
+	p = append(p, '[')
+	for i, n := range all {
+		if i > 0 {
+			p = append(p, ',')
+		}
+		p = strconv.AppendInt(p, n, 10)
+	}
+	return append(p, ']')
+}
+
 // meta returns the text of .zarray.
 func (x *array) meta() []byte {
-	lengths := func(p []byte, all []int64) []byte {
-		p = append(p, '[')
-		for i, n := range all {
-			if i > 0 {
-				p = append(p, ',')
-			}
-			p = strconv.AppendInt(p, n, 10)
-		}
-		return append(p, ']')
+	chunk, shape := x.chunk, x.shape
+	if x.scalar && x.names != nil {
+		chunk, shape = nil, nil
 	}
-	p := lengths([]byte(`{"chunks":`), x.chunk)
+	p := lengths([]byte(`{"chunks":`), chunk)
 	compressor, filters := "null", "null"
 	if x.how == kept {
 		compressor = bloscCodec
 	}
 	if x.json {
 		filters = "[" + jsonFilter + "]"
+	}
+	if x.texts() {
+		filters = `[{"id":"vlen-utf8"}]`
+	}
+	if x.list != "" {
+		filters = fmt.Sprintf(`[{"dtype":%q,"id":"vlen-array"}]`, x.list)
+	}
+	dtype := x.record
+	if dtype == nil {
+		dtype = strconv.AppendQuote(nil, x.dtype)
 	}
 	for i, c := range x.codecs {
 		if i == 0 {
@@ -337,8 +532,8 @@ func (x *array) meta() []byte {
 			filters += "]"
 		}
 	}
-	p = fmt.Appendf(p, `,"compressor":%s,"dtype":%q,"fill_value":%s,"filters":%s,"order":"C","shape":`, compressor, x.dtype, x.fill, filters)
-	return append(lengths(p, x.shape), `,"zarr_format":2}`...)
+	p = fmt.Appendf(p, `,"compressor":%s,"dtype":%s,"fill_value":%s,"filters":%s,"order":"C","shape":`, compressor, dtype, x.fill, filters)
+	return append(lengths(p, shape), `,"zarr_format":2}`...)
 }
 
 // fillValue returns the JSON of the value of elements that were never written.
@@ -348,8 +543,14 @@ func (x *array) fillValue(t *texter, typ *h5.Datatype) ([]byte, error) {
 		fill = make([]byte, typ.Size)
 	}
 	fill = fill[:typ.Size] // of an array, only the first
+	if x.record != nil || x.dtype[1] == 'S' {
+		fill = x.change(fill)
+	}
 	switch kind := x.dtype[1]; kind {
 	case 'O':
+		if x.list != "" {
+			return []byte("null"), nil
+		}
 		return []byte("0"), nil
 	case 'U':
 		return []byte(`""`), nil
@@ -370,7 +571,7 @@ func (x *array) fillValue(t *texter, typ *h5.Datatype) ([]byte, error) {
 // chunkOf makes the chunk of an array that is stored with its metadata, in the form in which
 // Blosc stores incompressible bytes.
 func (x *array) chunkOf(t *texter, e h5.Elements) error {
-	data, item := e.Data, x.item
+	data, item := x.change(e.Data), x.item
 	n, isText := longest(e.Values)
 	switch {
 	case x.fromValues() && x.fields == nil && !isText: // as bytes of a fixed size
@@ -382,6 +583,21 @@ func (x *array) chunkOf(t *texter, e h5.Elements) error {
 			copy(data[int64(i)*n:], v.(string))
 		}
 		x.json, x.dtype, x.fill = false, "|S"+strconv.FormatInt(n, 10), []byte(`""`)
+	case x.list != "":
+		data, item = binary.LittleEndian.AppendUint32(nil, uint32(len(e.Values))), 1
+		for _, v := range e.Values {
+			list, _ := v.([]any)
+			data = binary.LittleEndian.AppendUint32(data, uint32(int64(len(list))*size(x.list)))
+			for _, v := range list {
+				data = appendNumber(data, v, size(x.list))
+			}
+		}
+	case x.texts():
+		data, item = binary.LittleEndian.AppendUint32(nil, uint32(len(e.Values))), 1
+		for _, v := range e.Values {
+			s, _ := v.(string)
+			data = append(binary.LittleEndian.AppendUint32(data, uint32(len(s))), s...)
+		}
 	case x.json:
 		elements := *t
 		elements.bare = true
@@ -425,6 +641,66 @@ func (x *array) chunkOf(t *texter, e h5.Elements) error {
 	return nil
 }
 
+// texts reports whether elements are strings that xarray is to read.
+func (x *array) texts() bool { return x.json && x.names != nil && x.Type.Class == h5.Variable }
+
+// mask makes the fill value what xarray takes it for: a value that no element has. netCDF has an attribute for it. What
+// was never written needs one nevertheless.
+func (x *array) mask(t *texter, chunks int64) error {
+	if x.names == nil {
+		return nil
+	}
+	written := x.how == kept || chunks == x.chunks(chunks+1)
+	all, fill := values(x.Object, "_FillValue"), []byte("null")
+	if len(all) > 0 && strings.IndexByte("iufb", x.dtype[1]) >= 0 {
+		var err error
+		if fill, err = t.value(nil, x.Type, all[0]); err != nil {
+			return err
+		}
+	}
+	if written || len(all) > 0 && bytes.Equal(fill, x.fill) {
+		x.fill = fill
+	}
+	return nil
+}
+
+// appendNumber appends a number in n bytes, the lowest first.
+func appendNumber(p []byte, v any, n int64) []byte {
+	var bits uint64
+	switch v := v.(type) {
+	case int64:
+		bits = uint64(v)
+	case uint64:
+		bits = v
+	case float64:
+		switch bits = math.Float64bits(v); n {
+		case 4:
+			bits = uint64(math.Float32bits(float32(v)))
+		case 2:
+			bits = uint64(float16(v))
+		}
+	}
+	for i := range n {
+		p = append(p, byte(bits>>(8*i)))
+	}
+	return p
+}
+
+// float16 returns the bits of a float that has 16.
+func float16(v float64) uint16 {
+	b := math.Float32bits(float32(v))
+	sign, exponent, mantissa := uint16(b>>16&0x8000), int(b>>23&0xff)-112, b&0x7fffff
+	switch {
+	case exponent == 143 && mantissa != 0:
+		return sign | 0x7e00 | uint16(mantissa>>13)
+	case exponent >= 31:
+		return sign | 0x7c00
+	case exponent <= 0:
+		return sign | uint16((mantissa|0x800000)>>min(14-exponent, 31))
+	}
+	return sign | uint16(exponent)<<10 | uint16(mantissa>>13)
+}
+
 // longest returns the size of the longest string, and whether all values are UTF-8 or no strings.
 func longest(values []any) (n int64, isText bool) {
 	isText = true
@@ -451,7 +727,7 @@ func blosc(data []byte, item int64) []byte {
 }
 
 // fromValues reports whether a chunk is made from values instead of stored elements.
-func (x *array) fromValues() bool { return x.json || x.dtype == "<U" }
+func (x *array) fromValues() bool { return x.json || x.list != "" || x.dtype == "<U" }
 
 // isOpen reports whether the metadata depends on the elements.
 func (x *array) isOpen() bool { return x.fromValues() || x.scalar && x.dtype[1] == 'S' }
@@ -469,6 +745,9 @@ func (t *texter) attributes(o *h5.Object, x *array, link string) []byte {
 	}
 	for i := range o.Attributes {
 		at, n := &o.Attributes[i], len(p)
+		if t.a.scales.says(o, at.Name) {
+			continue
+		}
 		err := put(at.Name)
 		if err == nil {
 			p, err = t.attribute(p, at)
@@ -480,7 +759,21 @@ func (t *texter) attributes(o *h5.Object, x *array, link string) []byte {
 			}
 		}
 	}
-	if x != nil && x.scalar {
+	if x != nil && o.Space.Null {
+		put("_EMPTY_DATASPACE")
+		p = append(p, "true"...)
+	}
+	if x != nil && x.names != nil {
+		put("_ARRAY_DIMENSIONS")
+		p = append(p, '[')
+		for i, s := range x.names {
+			if i > 0 {
+				p = append(p, ',')
+			}
+			p = pyjson.AppendString(p, s)
+		}
+		p = append(p, ']')
+	} else if x != nil && x.scalar {
 		put("_SCALAR")
 		p = append(p, "true"...)
 	}

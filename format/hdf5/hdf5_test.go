@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"path/filepath"
 	"reflect"
@@ -95,6 +97,56 @@ func TestTheReferencesAreLINDIs(t *testing.T) {
 				t.Errorf("%s is missing", name)
 			}
 		}
+	}
+}
+
+// TestDimensionsOfNetCDFAreKept reads what testdata/make.py has made as netCDF does.
+func TestDimensionsOfNetCDFAreKept(t *testing.T) {
+	st := &storetest.Mem{}
+	st.Put("a.nc", testkit.Read(t, "testdata/netcdf.h5"))
+	r, err := hdf5.Format.Open(t.Context(), st, "a.nc", format.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if about, err := r.About(t.Context()); err != nil || len(about.Notes) > 0 {
+		t.Error(about.Notes, err)
+	}
+	for name, want := range map[string]string{
+		".zattrs":              `{"level":5,"title":"of netCDF"}`,
+		"time/.zattrs":         `{"units":"days since 2001-01-01","_ARRAY_DIMENSIONS":["time"]}`,
+		"lat/.zattrs":          `{"_ARRAY_DIMENSIONS":["time","y"]}`,
+		"full/.zattrs":         `{"_ARRAY_DIMENSIONS":["time","y"]}`,
+		"full/.zarray":         `"fill_value":null,"filters":null,"order":"C","shape":[4,3]`,
+		"masked/.zattrs":       `{"_FillValue":-9.5,"_ARRAY_DIMENSIONS":["time","y"]}`,
+		"masked/.zarray":       `"fill_value":-9.5,`,
+		"written/.zarray":      `"fill_value":-1,`,
+		"sparse/.zarray":       `"fill_value":0,`,
+		"text/.zarray":         `"fill_value":null,"filters":[{"id":"vlen-utf8"}]`,
+		"text/0":               "\x03\x00\x00\x00\x01\x00\x00\x00a\x02\x00\x00\x00ü\x00\x00\x00\x00",
+		"below/square/.zattrs": `{"_ARRAY_DIMENSIONS":["phony_dim_0","phony_dim_2"]}`,
+		"below/longer/.zattrs": `{"_ARRAY_DIMENSIONS":["phony_dim_0","phony_dim_1"]}`,
+		"below/known/.zattrs":  `{"_ARRAY_DIMENSIONS":["phony_dim_0","time"]}`,
+		"crs/.zattrs":          `{"axes":[0,1],"axis":6378137.0,"_ARRAY_DIMENSIONS":[]}`,
+		"crs/.zarray":          `"order":"C","shape":[]`,
+	} {
+		e, err := r.Lookup(t.Context(), name)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		got := ""
+		for x, err := range r.Extents(t.Context(), e, 0, e.Size) {
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			got += string(x.Data)
+		}
+		if got != want && (strings.HasSuffix(name, "s") || !strings.Contains(got, want)) {
+			t.Errorf("%s: %q, expected %q", name, got, want)
+		}
+	}
+	if _, err := r.Lookup(t.Context(), "y/.zarray"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a dimension without values: %v", err)
 	}
 }
 

@@ -41,9 +41,13 @@ func (t *texter) attribute(p []byte, at *h5.Attribute) ([]byte, error) {
 	case at.Err != nil:
 		return p, at.Err
 	case at.Space.Null:
-		return p, unsupported("empty data space without a shape")
+		return append(p, "null"...), nil
 	}
-	return t.array(p, at.Type, at.Space.Dims, at.Values)
+	dims := at.Space.Dims
+	if t.a.scales != nil && !t.all && len(dims) == 1 && dims[0] == 1 {
+		dims = nil
+	}
+	return t.array(p, at.Type, dims, at.Values)
 }
 
 // array appends values in lists nested as deep as there are dimensions.
@@ -111,6 +115,8 @@ func (t *texter) value(p []byte, typ *h5.Datatype, v any) ([]byte, error) {
 		return append(t.float(p, imag(v)), ']'), nil
 	case h5.Ref:
 		return t.reference(p, v)
+	case h5.RegionValue:
+		return t.region(p, v)
 	case []byte:
 		if t.all {
 			return append(base64.StdEncoding.AppendEncode(append(p, '"'), v), '"'), nil
@@ -119,10 +125,10 @@ func (t *texter) value(p []byte, typ *h5.Datatype, v any) ([]byte, error) {
 		switch {
 		case typ.Class == h5.Compound && len(v) == len(typ.Fields):
 			return t.compound(p, typ, v)
-		case t.all && typ.Class == h5.Variable:
+		case typ.Class == h5.Variable:
 			p, _, err := t.lists(p, typ.Base, []int64{int64(len(v))}, v)
 			return p, err
-		case t.all && typ.Class == h5.Array:
+		case typ.Class == h5.Array:
 			p, _, err := t.lists(p, typ.Base, typ.Dims, v)
 			return p, err
 		}
@@ -225,6 +231,41 @@ func (t *texter) reference(p []byte, r h5.Ref) (_ []byte, err error) {
 	p = append(p, `,"source":".","source_object_id":`...)
 	p = append(p, *t.fileID...)
 	return append(p, "}}"...), nil
+}
+
+// region appends a reference to a part of a dataset: that of the dataset, and the blocks, each with the first and the
+// last element along each axis.
+func (t *texter) region(p []byte, r h5.RegionValue) ([]byte, error) {
+	to := t.a.byAddr[int64(r.Object)]
+	if to == nil {
+		return t.reference(p, r.Object)
+	}
+	s, err := t.a.f.Region(r)
+	var blocks []h5.Block
+	if err == nil {
+		blocks, err = s.In(to.Space.Dims)
+	}
+	if err == nil {
+		p, err = t.reference(p, r.Object)
+	}
+	if err != nil {
+		return p, err
+	}
+	p = append(p[:len(p)-1], `,"_REGION":[`...)
+	for i, b := range blocks {
+		if i > 0 {
+			p = append(p, ',')
+		}
+		p = append(p, '[')
+		for d := range b.Start {
+			if d > 0 {
+				p = append(p, ',')
+			}
+			p = lengths(p, []int64{b.Start[d], b.Start[d] + b.Count[d]})
+		}
+		p = append(p, ']')
+	}
+	return append(p, "]}"...), nil
 }
 
 // objectID returns the attribute of that name as JSON.

@@ -25,6 +25,8 @@ type keys struct {
 	table keyTable
 	soft  map[string]string // targets of soft links
 
+	followed int // links into other files
+
 	mu sync.Mutex // held to read small arrays
 }
 
@@ -62,13 +64,14 @@ const (
 const groupText = `{"zarr_format":2}`
 
 func newKeys(ctx context.Context, a *archive, links int64) (*keys, error) {
+	a.scales = a.findScales()
 	k := &keys{a: a, t: &texter{a: a}, soft: map[string]string{}}
 	var open []*array
 	for v, err := range a.tree() {
 		if err != nil {
 			return nil, err
 		}
-		if x := k.add(v, links); x != nil && x.isOpen() {
+		if x := k.add(ctx, v, links); x != nil && x.isOpen() {
 			open = append(open, x)
 		}
 	}
@@ -83,7 +86,7 @@ func newKeys(ctx context.Context, a *archive, links int64) (*keys, error) {
 }
 
 // add adds the node for a position in the tree, if Zarr can represent it.
-func (k *keys) add(v visit, links int64) *array {
+func (k *keys) add(ctx context.Context, v visit, links int64) *array {
 	t := &k.table
 	if !utf8.ValidString(v.path) {
 		if v.object == nil || v.object.Kind != h5.NamedType {
@@ -102,7 +105,13 @@ func (k *keys) add(v visit, links int64) *array {
 			t.nodes = append(t.nodes, node{path: v.path, attrs: append(attrs, "}}"...)})
 			k.soft[v.path] = v.link.Target
 		default:
-			k.miss(v.path, linkError(v.link))
+			x, err := k.linked(ctx, v.link)
+			if err != nil {
+				k.miss(v.path, err)
+				return nil
+			}
+			t.nodes = append(t.nodes, node{path: v.path, x: x, attrs: k.t.attributes(x.Object, x, "")})
+			return x
 		}
 		return nil
 	}
@@ -110,6 +119,9 @@ func (k *keys) add(v visit, links int64) *array {
 	case h5.Group:
 		t.nodes = append(t.nodes, node{path: v.path, attrs: k.t.attributes(v.object, nil, "")})
 	case h5.Dataset:
+		if !k.a.scales.isVariable(v.object) {
+			return nil
+		}
 		x, err := k.t.newArray(v.object)
 		if err != nil {
 			k.miss(v.path, err)
@@ -125,6 +137,46 @@ func (k *keys) add(v visit, links int64) *array {
 		return x
 	}
 	return nil
+}
+
+// maxLinked is how many links into other files are followed.
+const maxLinked = 10_000
+
+// linked describes a dataset in another file, of numbers, whose elements are read from there.
+func (k *keys) linked(ctx context.Context, l *h5.Link) (*array, error) {
+	if k.followed++; l.Kind != h5.ExternalLink || k.a.f.Outside == nil || k.followed > maxLinked {
+		return nil, linkError(l)
+	}
+	obj, err := k.a.f.Outside(ctx, l.File)
+	if err != nil {
+		return nil, unsupported("link to %q in the file %q: %v", l.Target, l.File, err)
+	}
+	f, err := h5.Open(ctx, obj)
+	var o *h5.Object
+	if err == nil {
+		f.Outside = k.a.f.Outside
+		o, err = f.Find(ctx, l.Target)
+	}
+	if err != nil {
+		return nil, unsupported("link to %q in the file %q: %v", l.Target, l.File, err)
+	}
+	if o.Kind != h5.Dataset {
+		return nil, unsupported("link to %q in the file %q, which is a %v", l.Target, l.File, o.Kind)
+	}
+	x, err := k.t.newArray(o)
+	if err == nil && (x.fromValues() || x.Space.Null || len(x.names) > 0) {
+		err = unsupported("link to %q in the file %q: elements of type %v of other files are not shown", l.Target, l.File, o.Type)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if x.how == inFile || x.how == inRun || x.how == decoded {
+		if x.how, x.codecs = made, nil; o.Space.Elements() > 0 {
+			x.divide(splitFrom)
+			x.grid()
+		}
+	}
+	return x, nil
 }
 
 // linkError returns the error for a link that is only named.
@@ -165,6 +217,9 @@ func (k *keys) list(ctx context.Context) error {
 			return err
 		}
 		slices.SortFunc(t.rows[at:], func(a, b keyRow) int { return int(min(max(a.number-b.number, -1), 1)) })
+		if err := n.x.mask(k.t, int64(len(t.rows)-at)); err != nil {
+			return err
+		}
 		n.zarray = n.x.meta()
 	}
 	return nil
@@ -178,9 +233,14 @@ func (k *keys) chunks(ctx context.Context, node int32, x *array) error {
 	case x.linked || x.Space.Elements() == 0:
 	case x.how == kept:
 		if row.n = int64(len(x.value)); x.value == nil {
-			row.n = bloscHead + x.Bytes()
+			row.n = bloscHead + x.runBytes()
 		}
 		t.rows = append(t.rows, row)
+	case x.how == made:
+		row.n = x.runBytes()
+		for row.number = range x.count[0] {
+			t.rows = append(t.rows, row)
+		}
 	case x.how == inRun:
 		if o.Layout.Addr < 0 {
 			return nil // nothing was written
@@ -198,7 +258,13 @@ func (k *keys) chunks(ctx context.Context, node int32, x *array) error {
 
 // runBytes returns the size of a chunk of a run. The last one may be short, and is followed by
 // zeros.
-func (x *array) runBytes() int64 { return x.Bytes() / x.shape[0] * x.chunk[0] }
+func (x *array) runBytes() int64 {
+	n := x.item
+	for _, c := range x.chunk {
+		n *= c
+	}
+	return n
+}
 
 // stored adds the rows of chunks as they are in the file.
 func (k *keys) stored(ctx context.Context, node int32, x *array) error {
@@ -345,9 +411,13 @@ func (k *keys) Extents(ctx context.Context, e format.Entry, off, n int64) iter.S
 			return
 		}
 		x := format.Extent{Size: e.Size, Object: k.a.name, Codec: codec.Inline}
-		if y := k.table.nodes[r.node].x; r.kind == chunkKey && y.how == decoded {
+		if y := k.table.nodes[r.node].x; r.kind == chunkKey && (y.how == decoded || y.how == made) {
 			x.Make = func(ctx context.Context) ([]byte, error) {
-				b, err := k.decode(ctx, y, r)
+				make := k.decode
+				if y.how == made {
+					make = k.make
+				}
+				b, err := make(ctx, y, r)
 				return b, k.a.corrupt(e.Name, err)
 			}
 			yield(x, nil)
@@ -393,7 +463,25 @@ func (k *keys) decode(ctx context.Context, x *array, r *keyRow) ([]byte, error) 
 	if err := k.a.obj.ReadAt(ctx, b, c.Addr); err != nil {
 		return nil, err
 	}
-	return x.Decode(c, b)
+	b, err := x.Decode(c, b)
+	return x.change(b), err
+}
+
+// make reads the elements of a chunk, and makes others of them.
+func (k *keys) make(ctx context.Context, x *array, r *keyRow) ([]byte, error) {
+	if r.n > k.a.f.Limit {
+		return nil, &h5.Error{File: k.a.name, What: "data", Off: x.Layout.Addr, Err: fmt.Errorf("more than %d bytes: %w", k.a.f.Limit, h5.ErrLimit)}
+	}
+	dims := x.Space.Dims
+	start, count := make([]int64, len(dims)), slices.Clone(dims)
+	start[0] = r.number * x.chunk[0]
+	count[0] = min(x.chunk[0], dims[0]-start[0])
+	b := make([]byte, x.Bytes()/dims[0]*count[0])
+	if err := x.Read(ctx, b, start, count); err != nil {
+		return nil, err
+	}
+	b = x.change(b)
+	return append(b, make([]byte, r.n-int64(len(b)))...), nil
 }
 
 // used returns the parts of the file that are chunks unchanged.

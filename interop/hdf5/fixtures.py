@@ -19,6 +19,7 @@ VERSIONS = {"earliest": ("earliest", "v108"), "v108": ("v108", "v108"), "v110": 
 # What h5py has no function for.
 LIB = ctypes.CDLL(glob.glob(os.path.join(os.path.dirname(h5py.__file__), "..", "h5py.libs", "libhdf5-*"))[0])
 LIB.H5Pset_chunk_opts.argtypes = [ctypes.c_int64, ctypes.c_uint]
+LIB.H5Pset_nbit.argtypes = [ctypes.c_int64]
 LIB.H5Pset_istore_k.argtypes = [ctypes.c_int64, ctypes.c_uint]
 LIB.H5Pset_sym_k.argtypes = [ctypes.c_int64, ctypes.c_uint, ctypes.c_uint]
 LIB.H5Pset_shared_mesg_nindexes.argtypes = [ctypes.c_int64, ctypes.c_uint]
@@ -247,12 +248,31 @@ def filters(f):
         "all": dict(compression="gzip", shuffle=True, fletcher32=True), "lzf": dict(compression="lzf"), "lzf_shuffle": dict(compression="lzf", shuffle=True),
         "lz4": hdf5plugin.LZ4(), "lz4_blocks": hdf5plugin.LZ4(nbytes=512), "zstd": hdf5plugin.Zstd(), "bzip2": hdf5plugin.BZip2(),
         "blosc_lz4": hdf5plugin.Blosc(cname="lz4"), "blosc_zstd": hdf5plugin.Blosc(cname="zstd", shuffle=2), "blosc_blosclz": hdf5plugin.Blosc(cname="blosclz"),
-        "blosc_zlib": hdf5plugin.Blosc(cname="zlib", shuffle=0), "blosc2": hdf5plugin.Blosc2(), "bitshuffle": hdf5plugin.Bitshuffle(), "scaleoffset": dict(scaleoffset=0),
+        "blosc_zlib": hdf5plugin.Blosc(cname="zlib", shuffle=0), "blosc2": hdf5plugin.Blosc2(), "blosc2_bits": hdf5plugin.Blosc2(cname="zstd", filters=2), "blosc2_delta": hdf5plugin.Blosc2(cname="lz4", filters=3),
+        "bitshuffle": hdf5plugin.Bitshuffle(), "bitshuffle_zstd": hdf5plugin.Bitshuffle(cname="zstd", nelems=64), "bitshuffle_plain": hdf5plugin.Bitshuffle(cname="none"),
+        "szip": dict(compression="szip"), "szip_coded": dict(compression="szip", compression_opts=("ec", 16)), "scaleoffset": dict(scaleoffset=0), "scaleoffset_filled": dict(scaleoffset=0, fillvalue=30),
     }.items():
         f.create_dataset(name, data=v, chunks=(25, 20), **o)
     noise = rng.integers(0, 256, 1500, dtype="u1")
     for name, o in {"noise_lzf": dict(compression="lzf"), "noise_lz4": hdf5plugin.LZ4(), "noise_gzip": dict(compression="gzip"), "noise_blosc": hdf5plugin.Blosc()}.items():
         f.create_dataset(name, data=noise, chunks=(499,), **o)
+    f.create_dataset("szip_wide", data=v.astype(">f8") / 7, chunks=(25, 20), compression="szip")
+    f.create_dataset("scaleoffset_float", data=v.astype("f4") / 8, chunks=(25, 20), scaleoffset=2)
+    f.create_dataset("scaleoffset_signed", data=(v - 500).astype(">i2"), chunks=(25, 20), scaleoffset=0)
+    f.create_dataset("blosc2_row", data=v.ravel(), chunks=(700,), **hdf5plugin.Blosc2(cname="blosclz"))
+    f.create_dataset("blosc2_same", data=np.full(3000, 7, "<i4"), chunks=(700,), **hdf5plugin.Blosc2())
+    nbit = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    nbit.set_chunk((25, 20))
+    LIB.H5Pset_nbit(nbit.id)
+    number, row = h5py.h5t.STD_I32BE.copy(), h5py.h5t.create(h5py.h5t.COMPOUND, 24)
+    number.set_precision(19)
+    number.set_offset(3)
+    row.insert(b"a", 2, number)
+    row.insert(b"b", 8, h5py.h5t.array_create(number, (2,)))
+    row.insert(b"c", 18, h5py.h5t.py_create(np.dtype("S5")))
+    for name, t, value in [("nbit", number, v), ("nbit_row", row, np.array([(i, [i, -i], b"text") for i in range(3000)], [("a", "<i4"), ("b", "<i4", 2), ("c", "S5")]).reshape(60, 50))]:
+        d = h5py.h5d.create(f.id, name.encode(), t, h5py.h5s.create_simple((60, 50)), nbit)
+        d.write(h5py.h5s.ALL, h5py.h5s.ALL, value)
     # A chunk that was written past the filters.
     d = f.create_dataset("masked", (4, 4), "u1", chunks=(2, 4), compression="gzip", shuffle=True)
     d[...] = 7

@@ -10,10 +10,14 @@ all; see SUBJECTS. Every pair of library versions that h5py writes comes in turn
   many-old.h5, many-new.h5    a data set of 10,000 chunks: B-tree of version 1, fixed array
   split.h5                    with --lindi: runs that are longer than LINDI makes chunks; the others without
   elsewhere.h5                virtual data sets, and such as lie in other files, virtual-part.h5 and external.bin
+  virtual-many.h5             virtual data sets at random
   target.h5                   what external links lead to
 """
 
 import argparse
+import ctypes
+import glob
+import os
 import random
 import struct
 from pathlib import Path
@@ -22,6 +26,10 @@ import h5py
 import hdf5plugin
 import numpy as np
 from h5py import h5a, h5d, h5o, h5p, h5s, h5t
+
+# What h5py has no function for.
+LIB = ctypes.CDLL(glob.glob(os.path.join(os.path.dirname(h5py.__file__), "..", "h5py.libs", "libhdf5-*"))[0])
+LIB.H5Pset_nbit.argtypes = [ctypes.c_int64]
 
 # low, high; the version of the superblock follows from low: 0, 2 or 3
 VERSIONS = ["v108", "v110", "v112", "v114", "v200"]
@@ -513,6 +521,67 @@ def layouts(g):
     f.create_dataset("split", (120, 50), "<i8")[...] = np.arange(6000).reshape(120, 50)
 
 
+def packed(g, name):
+    """A data set whose filter packs numbers by their type and values."""
+    rnd, noise = g.rnd, np.random.default_rng(g.rnd.randrange(1 << 30))
+    kind = rnd.choice(["i1", "u1", "<i2", ">u2", "<i4", ">i4", "<u4", "<i8", ">u8", "<f4", ">f4", "<f8", ">f8"])
+    shape = tuple(rnd.randint(1, 60) for _ in range(rnd.randint(1, 4)))[: 4 if rnd.random() < 0.2 else 2]
+    chunks, dcpl, dt = tuple(rnd.randint(1, n) for n in shape), h5p.create(h5p.DATASET_CREATE), np.dtype(kind)
+    value = noise.integers(0, 1 << rnd.randint(1, 8 * dt.itemsize - 1), shape).astype(dt)
+    value = rnd.choice([lambda v: v, np.sort, lambda v: np.cumsum(v % 3, axis=-1).astype(dt), lambda v: np.zeros_like(v) + v.flat[0], lambda v: v * (v % 7 == 0)])(value)
+    if dt.kind in "if":
+        value = value - value.flat[0] // 2
+    if dt.kind == "f":
+        value = (value / 8).astype(dt)
+    how = {}
+    match rnd.choice(["szip", "szip", "nbit", "scaleoffset", "bitshuffle", "blosc2"]):
+        case "szip":
+            block = 2 * rnd.randint(1, 16)
+            if np.prod(chunks) < block or chunks[-1] < block and np.prod(chunks) < 10 * block:
+                chunks = shape = (rnd.randint(block, 3000),)
+                value = np.resize(value, shape)
+            how = {"compression": "szip", "compression_opts": (rnd.choice(["ec", "nn"]), block)}
+        case "nbit":
+            h5 = h5t.py_create(dt).copy()
+            if dt.kind in "iu":
+                bits = rnd.randint(4 * dt.itemsize + 1, 8 * dt.itemsize)  # the library refuses fewer
+                h5.set_precision(bits)
+                h5.set_offset(rnd.randint(0, 8 * dt.itemsize - bits))
+            if rnd.random() < 0.4:
+                row = h5t.create(h5t.COMPOUND, 40)
+                row.insert(b"a", 3, h5)
+                row.insert(b"b", 12, h5t.array_create(h5, (2,)))
+                row.insert(b"c", 30, h5t.py_create(np.dtype("S5")))
+                h5 = row
+            LIB.H5Pset_nbit(dcpl.id)
+            dcpl.set_chunk(chunks)
+            g.f.require_group("packed")
+            space = h5s.create_simple(shape)
+            ds = h5py.Dataset(h5d.create(g.f.id, name.encode(), h5, space, dcpl))
+            if isinstance(h5, h5t.TypeCompoundID):
+                memory = h5t.create(h5t.COMPOUND, dt.itemsize * 3 + 5)
+                memory.insert(b"a", 0, h5t.py_create(dt))
+                memory.insert(b"b", dt.itemsize, h5t.array_create(h5t.py_create(dt), (2,)))
+                memory.insert(b"c", 3 * dt.itemsize, h5t.py_create(np.dtype("S5")))
+                raw = noise.integers(0, 100, int(np.prod(shape)) * memory.get_size(), dtype="u1")
+                ds.id.write(h5s.ALL, h5s.ALL, raw, memory)
+            else:
+                ds.id.write(h5s.ALL, h5s.ALL, np.ascontiguousarray(value), h5t.py_create(dt))
+            return
+        case "scaleoffset":
+            how = {"scaleoffset": rnd.randint(0, 4) if dt.kind == "f" else rnd.choice([0, 0, rnd.randint(1, 8 * dt.itemsize)])}
+            if rnd.random() < 0.5:
+                how["fillvalue"] = value.flat[-1]
+        case "bitshuffle":
+            how = dict(hdf5plugin.Bitshuffle(nelems=rnd.choice([0, 8, 64, 1024]), cname=rnd.choice(["none", "lz4", "zstd"])))
+        case "blosc2":
+            how = dict(hdf5plugin.Blosc2(cname=rnd.choice(["blosclz", "lz4", "lz4hc", "zlib", "zstd"]), clevel=rnd.randint(0, 9), filters=rnd.randint(0, 4)))
+            shape, chunks, value = ((1000,) + shape, (rnd.choice([100, 1000]),) + chunks, np.resize(value, (1000,) + shape)) if np.prod(shape) < 1000 else (shape, chunks, value)
+    if "scaleoffset" not in how:
+        how |= {"fletcher32": rnd.random() < 0.2, "shuffle": rnd.random() < 0.2}
+    g.f.create_dataset(name, shape, dt, chunks=chunks, **how)[...] = value
+
+
 def filters(g):
     """Filters, one by one and together."""
     f = g.f
@@ -534,9 +603,9 @@ def filters(g):
             "lz4": dict(hdf5plugin.LZ4()),
             "lz4, blocks": dict(hdf5plugin.LZ4(nbytes=100)),
             "bzip2": dict(hdf5plugin.BZip2()),
-            "other/bitshuffle": dict(hdf5plugin.Bitshuffle()),
-            "other/blosc2": dict(hdf5plugin.Blosc2()),
-            "other/scaleoffset": {"scaleoffset": True},
+            "bitshuffle": dict(hdf5plugin.Bitshuffle()),
+            "blosc2": dict(hdf5plugin.Blosc2()),
+            "scaleoffset": {"scaleoffset": True},
         }
     for name, how in ways.items():
         for kind in ("<i4", ">f8", "u1"):
@@ -547,6 +616,8 @@ def filters(g):
             data[5:30] = 1  # so that it can be compressed
             data[~np.isfinite(data)] = 0
             ds[...] = data
+    for i in range(0 if g.lindi else 60):
+        packed(g, f"packed/{i}")
     f.create_dataset("noise", (1000,), "u1", chunks=(300,), compression="gzip")[...] = g.values(np.dtype("u1"), (1000,))
     f.create_dataset("text", (20,), "S20", chunks=(7,), compression="gzip", shuffle=True)[...] = b"text"
     if not g.lindi:
@@ -587,7 +658,7 @@ def split(path):
         f.create_dataset("wide", (2, 2_600_000), "<f8", dcpl=dcpl)[1, -1] = 1
 
 
-def elsewhere(out):
+def elsewhere(out, rnd):
     with h5py.File(out / "virtual-part.h5", "w") as f:
         f["part"] = np.arange(100).reshape(4, 25)
     with h5py.File(out / "elsewhere.h5", "w", libver=("v110", "v110")) as f:
@@ -598,6 +669,58 @@ def elsewhere(out):
         f.create_virtual_dataset("virtual", layout, fillvalue=-1)
         f.create_dataset("external", (50,), "<i4", external=[("external.bin", 8, 100), ("external.bin", 300, 100)])[...] = np.arange(50)
         f["sound"] = np.arange(3)
+    with h5py.File(out / "virtual-many.h5", "w", libver=rnd.choice([("v110", "v110"), ("latest", "latest")])) as f:
+        g = Gen(f, rnd, False)
+        for i in range(40):
+            mapped(g, out, i)
+
+
+def cut(rnd, n, most):
+    """A start, a stride, a count and a block of an axis of n elements, at most so many."""
+    block = rnd.randint(1, min(n, most))
+    stride = rnd.randint(block, max(block, n // 2))
+    count = rnd.randint(1, max(1, min((n - block) // stride, most // block - 1) + 1))
+    return rnd.randint(0, n - (count - 1) * stride - block), stride, count, block
+
+
+def mapped(g, out, i):
+    """A virtual data set whose mappings are at random: several axes, strides, other ranks, other files."""
+    rnd, f = g.rnd, g.f
+    dt = np.dtype(rnd.choice(["<i4", ">f8", "u1"]))
+    shape = tuple(rnd.randint(1, 12) for _ in range(rnd.randint(1, 3)))
+    dcpl, size = h5p.create(h5p.DATASET_CREATE), np.array(7, dt)
+    dcpl.set_fill_value(size)
+    space, rows, k = h5s.create_simple(shape), 0, 0
+    while rows < shape[0] and rnd.random() < 0.8:  # they must not meet
+        n, k = rnd.randint(1, shape[0] - rows), k + 1
+        to = [cut(rnd, n, n) for n in (n, *shape[1:])]
+        to[0] = (rows + to[0][0], *to[0][1:])
+        rows += n
+        space.select_hyperslab(*[tuple(x[j] for x in to) for j in (0, 2, 1, 3)])
+        counts = [c * b for _, _, c, b in to]
+        if rnd.random() < 0.4:  # axes of one element come and go
+            counts = [c for c in counts if c > 1 or rnd.random() < 0.5]
+            counts.insert(rnd.randint(0, len(counts)), 1)
+        dims, where = [], []
+        for c in counts:
+            blocks = rnd.choice([b for b in range(1, c + 1) if c % b == 0])
+            stride = c // blocks + rnd.randint(0, 2)
+            start = rnd.randint(0, 2)
+            where.append((start, stride, blocks, c // blocks))
+            dims.append(start + stride * (blocks - 1) + c // blocks + rnd.randint(0, 2))
+        source = h5s.create_simple(tuple(dims))
+        source.select_hyperslab(*[tuple(x[j] for x in where) for j in (0, 2, 1, 3)])
+        name, value = f"{i} of {k}", g.values(dt, tuple(dims))
+        if rnd.random() < 0.5:
+            f.create_dataset(name, data=value)
+            file = "."
+        else:
+            file = "virtual-part.h5"
+            with h5py.File(out / file, "a") as other:
+                other.create_dataset(name, data=value, chunks=True if value.size > 4 else None)
+        dcpl.set_virtual(space, file.encode(), f"/{name}".encode(), source)
+        space = h5s.create_simple(shape)
+    h5d.create(f.id, f"{i} virtual".encode(), h5t.py_create(dt), space, dcpl)
 
 
 def main():
@@ -621,7 +744,7 @@ def main():
         import os
 
         os.chdir(args.out)  # h5py takes the paths of external storage as they are
-        elsewhere(Path("."))
+        elsewhere(Path("."), random.Random(f"elsewhere {args.seed}"))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make references.h5.gz, and references.json.gz: the references that lindi makes of it.
 
-It also makes refused.h5, with references and texts for which lindi refuses a file."""
+It also makes refused.h5, with references and texts for which lindi refuses a file, and netcdf.h5."""
 
 import gzip
 import json
@@ -79,3 +79,48 @@ h5py.h5d.create(f["name"].id, b"row", row, h5py.h5s.create_simple((2,)))
 f.create_group("id").attrs["object_id"] = np.bytes_(micro)
 f["id/ref"] = np.array([f["id"].ref], h5py.ref_dtype)
 f.close()
+
+path = HERE / "netcdf.h5"
+f = h5py.File(path, "w", libver="latest")
+f.attrs["_NCProperties"] = "version=2"
+f.attrs["title"], f.attrs["level"] = "of netCDF", np.array([5], "i4")
+for number, (name, value) in enumerate({"time": np.arange(4.0), "y": np.zeros(3, ">f4"), "lat": np.ones((4, 3))}.items()):
+    d = f.create_dataset(name, data=value)
+    d.make_scale("This is a netCDF dimension but not a netCDF variable         3" if name == "y" else name)
+    d.attrs["_Netcdf4Dimid"] = np.int32(number)
+f["time"].attrs["units"] = "days since 2001-01-01"
+f["lat"].attrs["_Netcdf4Coordinates"] = np.array([0, 1], "i4")
+
+
+def array(name, shape, dims, fill=None, **how):
+    d = f.create_dataset(name, shape, fillvalue=fill, **how)
+    if fill is not None:
+        d.attrs["_FillValue"] = np.array([fill], d.dtype)
+    for i, dim in enumerate(dims):
+        d.dims[i].attach_scale(f[dim])
+    return d
+
+
+array("full", (4, 3), ["time", "y"], dtype="i2", chunks=(2, 3))[...] = 1
+array("masked", (4, 3), ["time", "y"], -9.5, dtype="f4", chunks=(2, 3), compression="gzip")[...] = 1
+array("written", (1000, 2), [], -1, dtype="i2", chunks=(500, 2))[...] = 1
+array("sparse", (1000, 2), [], dtype="i2", chunks=(500, 2))[:500] = 1
+array("text", (3,), ["y"], dtype=h5py.string_dtype())[...] = ["a", "ü", ""]
+array("below/square", (7, 7), [], dtype="f8")
+array("below/longer", (7, 4), [], dtype="f8")
+array("below/known", (7, 4), [], dtype="u1").dims[1].attach_scale(f["time"])
+f["crs"] = np.int32(3)
+f["crs"].attrs["axis"], f["crs"].attrs["axes"] = np.array([6378137.0]), np.arange(2)
+f.close()
+
+with h5py.File(HERE / "data.h5", "w", libver="latest") as f:
+    f.create_dataset("frames", data=np.arange(20 * 10 * 8, dtype="<u4").reshape(20, 10, 8), chunks=(1, 10, 8), compression="gzip")
+    f["run"], f["few"], f["texts"] = np.arange(1200, dtype="<u4").reshape(300, 4), np.arange(12, dtype="<u4"), np.array(["a", "b"], object)
+with h5py.File(HERE / "master.h5", "w", libver="latest") as f:
+    for name in ["frames", "few", "run", "texts"]:
+        f[name] = h5py.ExternalLink("data.h5", name)
+    f["group"], f["none"] = h5py.ExternalLink("data.h5", "/"), h5py.ExternalLink("none.h5", "few")
+    f["away"] = h5py.ExternalLink("../../../../etc/hostname", "few")
+    layout = h5py.VirtualLayout((24, 10, 8), "<u4")
+    layout[:20] = h5py.VirtualSource("data.h5", "frames", (20, 10, 8))
+    f.create_virtual_dataset("virtual", layout, fillvalue=7)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/pierrec/lz4/v4"
@@ -55,9 +56,11 @@ var bloscCodecs = [8]bloscCodec{
 type bloscReader struct {
 	in                   []byte
 	flags                byte
+	head                 int64 // bytes of the header
 	typeSize             int64
 	size, blockSize, end int64
 	codec                bloscCodec
+	filters              []bloscFilter // those to be undone, in that order
 }
 
 // Blosc decodes a Blosc-1 container.
@@ -66,14 +69,18 @@ func Blosc(in []byte, most int64) ([]byte, error) {
 	if err != nil || r.size == 0 {
 		return nil, err
 	}
+	return r.decode()
+}
+
+func (r *bloscReader) decode() ([]byte, error) {
 	if r.flags&bloscStored != 0 {
-		if int64(len(in))-bloscHeader < r.size {
-			return nil, fmt.Errorf("expected %d stored bytes, found %d", r.size, len(in)-bloscHeader)
+		if r.end-r.head < r.size {
+			return nil, fmt.Errorf("expected %d stored bytes, found %d", r.size, r.end-r.head)
 		}
-		return in[bloscHeader : bloscHeader+r.size], nil
+		return r.in[r.head : r.head+r.size], nil
 	}
 	blocks := (r.size-1)/r.blockSize + 1
-	if table := bloscHeader + 4*blocks; table > r.end {
+	if table := r.head + 4*blocks; table > r.end {
 		return nil, fmt.Errorf("%d blocks do not fit into %d bytes", blocks, r.end)
 	}
 	if err := r.plausible(blocks); err != nil {
@@ -81,12 +88,11 @@ func Blosc(in []byte, most int64) ([]byte, error) {
 	}
 	out := make([]byte, r.size)
 	var spare []byte
-	if r.flags&(bloscShuffle|bloscBitShuffle) != 0 {
+	if len(r.filters) > 0 {
 		spare = make([]byte, min(r.blockSize, r.size))
 	}
 	for i := range blocks {
-		block := out[i*r.blockSize : min((i+1)*r.blockSize, r.size)]
-		if err := r.block(i, block, spare); err != nil {
+		if err := r.block(i, out, spare); err != nil {
 			return nil, fmt.Errorf("block %d of %d: %v", i, blocks, err)
 		}
 	}
@@ -98,7 +104,7 @@ func openBlosc(in []byte, most int64) (*bloscReader, error) {
 		return nil, fmt.Errorf("expected a header of %d bytes, found %d bytes", bloscHeader, len(in))
 	}
 	r := &bloscReader{
-		in: in, flags: in[2], typeSize: int64(in[3]),
+		in: in, flags: in[2], head: bloscHeader, typeSize: int64(in[3]),
 		size:      int64(binary.LittleEndian.Uint32(in[4:])),
 		blockSize: int64(binary.LittleEndian.Uint32(in[8:])),
 		end:       int64(binary.LittleEndian.Uint32(in[12:])),
@@ -112,18 +118,33 @@ func openBlosc(in []byte, most int64) (*bloscReader, error) {
 		return nil, fmt.Errorf("the header has %d bytes, but %d exist", r.end, len(in))
 	case r.size == 0 || r.flags&bloscStored != 0:
 		return r, nil
-	case r.typeSize == 0 || r.blockSize == 0:
-		return nil, fmt.Errorf("expected sizes above 0, found elements of %d bytes in blocks of %d", r.typeSize, r.blockSize)
+	}
+	switch {
+	case r.flags&bloscShuffle != 0 && r.typeSize > 1:
+		r.filters = []bloscFilter{{bloscUnshuffle, r.typeSize}}
+	case r.flags&bloscBitShuffle != 0:
+		r.filters = []bloscFilter{{bloscUnshuffleBits, r.typeSize}}
+	}
+	return r, r.sizes()
+}
+
+// sizes checks what all blocks depend on.
+func (r *bloscReader) sizes() error {
+	if r.typeSize == 0 || r.blockSize == 0 {
+		return fmt.Errorf("expected sizes above 0, found elements of %d bytes in blocks of %d", r.typeSize, r.blockSize)
 	}
 	if r.codec = bloscCodecs[r.flags>>bloscCodecShift]; r.codec.decode == nil {
-		return nil, unsupported(fmt.Sprintf("inner codec %d is not supported", r.flags>>bloscCodecShift))
+		return unsupported(fmt.Sprintf("inner codec %d is not supported", r.flags>>bloscCodecShift))
 	}
-	return r, nil
+	return nil
 }
 
 // splits returns the number of streams in a block of n bytes.
 func (r *bloscReader) splits(n int64) int64 {
-	if r.flags&bloscOneStream != 0 || n < r.blockSize || r.typeSize > bloscMaxSplits || n/r.typeSize < bloscMinSplit || n%r.typeSize != 0 {
+	if r.head == blosc2Header && r.flags&bloscOneStream == 0 && n == r.blockSize && n%r.typeSize == 0 {
+		return r.typeSize
+	}
+	if r.head == blosc2Header || r.flags&bloscOneStream != 0 || n < r.blockSize || r.typeSize > bloscMaxSplits || n/r.typeSize < bloscMinSplit || n%r.typeSize != 0 {
 		return 1
 	}
 	return r.typeSize
@@ -131,14 +152,22 @@ func (r *bloscReader) splits(n int64) int64 {
 
 // streams calls fn with each stored stream of a block whose decoded length is n.
 func (r *bloscReader) streams(block, n int64, fn func(stored []byte, from, to int64) error) error {
-	at := int64(binary.LittleEndian.Uint32(r.in[bloscHeader+4*block:]))
+	at := int64(binary.LittleEndian.Uint32(r.in[r.head+4*block:]))
 	k := r.splits(n)
 	for i := range k {
-		if at < bloscHeader || at > r.end-4 {
+		if at < r.head || at > r.end-4 {
 			return fmt.Errorf("stream at offset %d, outside of %d bytes", at, r.end)
 		}
 		length := int64(binary.LittleEndian.Uint32(r.in[at:]))
 		at += 4
+		if value, is, err := r.run(length, &at); err != nil {
+			return err
+		} else if is {
+			if err := fn(slices.Repeat([]byte{value}, int(n/k)), i*(n/k), (i+1)*(n/k)); err != nil {
+				return err
+			}
+			continue
+		}
 		if length > r.end-at {
 			return fmt.Errorf("stream at offset %d: expected %d bytes, found %d", at, length, r.end-at)
 		}
@@ -167,12 +196,12 @@ func (r *bloscReader) plausible(blocks int64) error {
 	return nil
 }
 
-func (r *bloscReader) block(i int64, out, spare []byte) error {
+// block decodes a block to its place in all.
+func (r *bloscReader) block(i int64, all, spare []byte) error {
+	out := all[i*r.blockSize : min((i+1)*r.blockSize, r.size)]
 	n := int64(len(out))
-	bytewise := r.flags&bloscShuffle != 0 && r.typeSize > 1
-	bitwise := !bytewise && r.flags&bloscBitShuffle != 0 && n >= r.typeSize
-	into := out
-	if bytewise || bitwise {
+	into, next := out, out
+	if len(r.filters) > 0 {
 		into = spare[:n]
 	}
 	err := r.streams(i, n, func(stored []byte, from, to int64) error {
@@ -182,13 +211,32 @@ func (r *bloscReader) block(i int64, out, spare []byte) error {
 		}
 		return r.codec.decode(into[from:to:to], stored)
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case bytewise:
-		Unshuffle(out, into, int(r.typeSize))
-	case bitwise:
-		unshuffleBits(out, into, int(r.typeSize))
+	}
+	for _, f := range r.filters {
+		switch f.kind {
+		case bloscUnshuffle:
+			Unshuffle(next, into, int(f.size))
+		case bloscUnshuffleBits:
+			whole := n
+			if r.head == blosc2Header { // otherwise a block whose number of elements is odd is not shuffled
+				whole = n / f.size &^ 7 * f.size
+			}
+			copy(next[whole:], into[whole:])
+			if whole >= f.size {
+				unshuffleBits(next[:whole], into[:whole], int(f.size))
+			} else {
+				copy(next, into)
+			}
+		case bloscDelta:
+			copy(next, into)
+			undoDelta(next, all[:min(r.blockSize, r.size)], int(f.size), i == 0)
+		}
+		into, next = next, into
+	}
+	if len(r.filters) > 0 {
+		copy(out, into)
 	}
 	return nil
 }

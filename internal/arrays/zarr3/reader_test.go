@@ -91,7 +91,7 @@ func TestArraysOfBothVersions(t *testing.T) {
 				}
 				continue
 			}
-			if !slices.Equal(two.Shape, three.Shape) {
+			if !slices.Equal(two.Shape, three.Shape) && !(two.Scalar && len(three.Shape) == 0) {
 				t.Errorf("%s: %s: %v", name, at, three.Shape)
 			}
 			if two.DType.Kind != 'O' {

@@ -90,10 +90,21 @@ func (x *objects) open(ctx context.Context, name string, external bool) (store.O
 // the archive may not refer to it.
 func (s *Source) Find(ctx context.Context, address string) (store.Store, string, error) {
 	st, name, err := s.objects.rule.Find(ctx, address)
+	return st, name, notFollowed(err)
+}
+
+// Outside opens an object outside to which the archive refers, as long as the archive is open. Its error is
+// errors.ErrUnsupported if the archive may not refer to it.
+func (s *Source) Outside(ctx context.Context, address string) (store.Object, error) {
+	o, err := s.objects.open(ctx, address, true)
+	return o, notFollowed(err)
+}
+
+func notFollowed(err error) error {
 	if _, ok := errors.AsType[*outside.Error](err); ok {
 		err = fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
 	}
-	return st, name, err
+	return err
 }
 
 // Stat requests an object outside to which the archive refers. Its error is errors.ErrUnsupported
