@@ -29,7 +29,7 @@ const (
 var filterNames = map[int]string{
 	filterDeflate: "deflate", filterShuffle: "shuffle", filterFletcher32: "fletcher32", filterSzip: "szip", filterNbit: "nbit", filterScale: "scaleoffset",
 	filterBzip2: "bzip2", filterLZF: "lzf", filterBlosc: "blosc", filterLZ4: "lz4", filterZstd: "zstd",
-	filterBitshuffle: "bitshuffle", filterBlosc2: "blosc2", 32013: "zfp", 32017: "sz", 32024: "sz3", 32028: "sperr",
+	filterBitshuffle: "bitshuffle", filterBlosc2: "blosc2", 32013: "zfp", 32017: "sz", 32018: "fcidecomp", 32019: "jpeg", 32024: "sz3", 32028: "sperr", 32033: "htj2k",
 }
 
 func filterName(id int) string {
