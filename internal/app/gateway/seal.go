@@ -256,7 +256,8 @@ func (b *bucket) sealOne(ctx context.Context, l *layer, may func(*book.State) er
 		step.Add = append(step.Add, catalog.Addition{Archive: x.Archive, Rows: x.Rows(ctx, nil)})
 	}
 	_, err = b.book.Do(ctx, step)
-	if _, refused := errors.AsType[refusal](err); refused && own {
+	_, refused := errors.AsType[refusal](err)
+	if refused = refused || b.g.o.InBucket && errors.Is(err, errGivenUp); refused && own {
 		b.discardArchive(ctx, name)
 	}
 	if err != nil && !errors.Is(err, book.ErrDone) {

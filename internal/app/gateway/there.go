@@ -40,7 +40,7 @@ func (b *bucket) commitThere(batch []*change) {
 		for _, c := range batch {
 			switch {
 			case !is:
-				c.unknown = err != nil
+				c.unknown = err != nil && !errors.Is(err, errGivenUp)
 				c.done <- outward(err)
 			case refused[c] == errLate:
 				late = append(late, c)

@@ -232,7 +232,7 @@ func (s *S3) route(w http.ResponseWriter, r *http.Request, sig signature) {
 	}
 	if err != nil {
 		code, text := c.codeOf(err)
-		s3Error(w, r, code, text)
+		s3Error(c.w, r, code, text) // see slowly
 	}
 }
 
