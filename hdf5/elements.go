@@ -22,7 +22,12 @@ func (f *File) Elements(ctx context.Context, all []*Object, values bool) ([]Elem
 		for i := range n {
 			o, e := all[first+i], &found[first+i]
 			tasks[i] = func() {
-				if e.Data, e.Err = o.whole(w); e.Err == nil && values {
+				if ready := o.ready.Swap(nil); ready != nil {
+					*e = *ready
+				} else {
+					e.Data, e.Err = o.whole(w)
+				}
+				if e.Err == nil && values {
 					d := decoder{w: w}
 					e.Values, e.Err = d.all(o.Type, e.Data)
 				}
