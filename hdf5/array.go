@@ -173,7 +173,7 @@ func (a *array) pages(all []page, what string, head int64, check func(b []byte) 
 			}
 			want[i] = span{p.off, n + head + 4}
 		}
-		err := a.w.structures(what, want, a.broken, func(i int, b []byte) error {
+		err := a.w.structures(what, want, 0, a.broken, func(i int, b []byte) error {
 			a.w.saw(what, want[i].off, want[i].n)
 			b, err := summed(b)
 			if err == nil && check != nil {

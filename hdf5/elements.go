@@ -84,7 +84,7 @@ func (o *Object) wholeChunks(w *wave, p []byte, s selection) error {
 	for i, c := range o.chunks {
 		want[i] = span{c.Addr, c.Size}
 	}
-	stored, err := w.readAll(want)
+	stored, err := w.readAll(want, -1)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ type far struct {
 	store.Object
 	mu              sync.Mutex
 	requests, bytes int64
+	trace           func(off, n int64)
 }
 
 func (o *far) count(n int) {
@@ -30,6 +31,9 @@ func (o *far) count(n int) {
 }
 
 func (o *far) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if o.trace != nil {
+		o.trace(off, int64(len(p)))
+	}
 	o.count(len(p))
 	return o.Object.ReadAt(ctx, p, off)
 }

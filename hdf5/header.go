@@ -56,7 +56,7 @@ func (w *wave) header(addr int64) (*header, error) {
 	if addr < 0 || addr >= w.f.size {
 		return h, w.f.place("object header", addr, corrupt("expected an address within the file, of %d bytes", w.f.size))
 	}
-	b, err := w.read(addr, min(headerGuess, w.f.size-addr))
+	b, err := w.readLeading(span{addr, min(headerGuess, w.f.size-addr)}, 1)
 	if err != nil {
 		return h, w.f.place("object header", addr, err)
 	}
@@ -122,7 +122,7 @@ func (w *wave) headerParts(h *header, b []byte) error {
 			}
 		}
 		var parts [][]byte
-		if parts, err = w.readAll(more); err != nil {
+		if parts, err = w.readAll(more, 0); err != nil {
 			return err
 		}
 		read := more

@@ -51,6 +51,7 @@ type Object struct {
 	Err error
 
 	f        *File
+	table    table // of a group, as the link to it says
 	dataErr  error // why the elements of a dataset cannot be read
 	indexed  bool  // chunks and indexErr are set
 	chunks   []Chunk
@@ -92,8 +93,9 @@ func (f *File) Walk(ctx context.Context, opt WalkOptions) iter.Seq2[*Object, err
 				opt.Seen(r)
 			}
 		}
+		f.scanCached()
 		l := &loader{f: f, opt: opt, seen: map[int64]bool{f.Root: true}, ahead: map[int64]*Object{}}
-		for level := []found{{"/", f.Root}}; len(level) > 0; {
+		for level := []found{{"/", f.Root, f.table}}; len(level) > 0; {
 			// Adjacent objects are read together.
 			slices.SortStableFunc(level, func(a, b found) int { return cmp.Compare(a.addr, b.addr) })
 			var below []found
@@ -107,7 +109,7 @@ func (f *File) Walk(ctx context.Context, opt WalkOptions) iter.Seq2[*Object, err
 					for _, link := range o.Links {
 						if link.Kind == HardLink && !l.seen[link.Addr] {
 							l.seen[link.Addr] = true
-							below = append(below, found{join(o.Path, link.Name), link.Addr})
+							below = append(below, found{join(o.Path, link.Name), link.Addr, link.table})
 						}
 					}
 					if !yield(o, nil) {
@@ -123,8 +125,9 @@ func (f *File) Walk(ctx context.Context, opt WalkOptions) iter.Seq2[*Object, err
 
 // found is an object that a link leads to.
 type found struct {
-	path string
-	addr int64
+	path  string
+	addr  int64
+	table table
 }
 
 // loader reads objects, and some of those that their links lead to: so a file takes as many
@@ -143,6 +146,7 @@ type loader struct {
 func (l *loader) load(ctx context.Context, batch []found) ([]*Object, error) {
 	w := l.f.wave(ctx)
 	w.seen = l.opt.Seen
+	w.ahead = l.ahead != nil
 	l.chunks = l.opt.Chunks
 	objects := make([]*Object, len(batch))
 	var tasks []func()
@@ -150,7 +154,7 @@ func (l *loader) load(ctx context.Context, batch []found) ([]*Object, error) {
 		o := l.ahead[x.addr]
 		delete(l.ahead, x.addr)
 		if o == nil {
-			o = &Object{Addr: x.addr}
+			o = &Object{Addr: x.addr, table: x.table}
 			tasks = append(tasks, func() { w.object(o, l) })
 		}
 		o.Path, objects[i] = x.path, o
@@ -168,7 +172,7 @@ func (l *loader) below(w *wave, links []Link) {
 			break
 		}
 		if link.Kind == HardLink && !l.seen[link.Addr] && l.ahead[link.Addr] == nil {
-			o := &Object{Addr: link.Addr}
+			o := &Object{Addr: link.Addr, table: link.table}
 			l.ahead[o.Addr] = o
 			tasks = append(tasks, func() { w.object(o, l) })
 		}
@@ -231,13 +235,28 @@ func (o *Object) readIndex(w *wave) {
 // object reads an object, and what l wants of it.
 func (w *wave) object(o *Object, l *loader) {
 	o.f = w.f
-	h, err := w.header(o.Addr)
+	var h *header
+	var err, linkErr, attrErr error
+	// What the link says of a group is probably right, and saves a round.
+	early := w.f.far && w.seen == nil && o.table != (table{})
+	var links []Link
+	var earlyErr error
+	if early {
+		w.together(
+			func() { h, err = w.header(o.Addr) },
+			func() {
+				links, earlyErr = w.symbolTable(o.table)
+				l.below(w, links)
+			},
+		)
+	} else {
+		h, err = w.header(o.Addr)
+	}
 	for _, m := range h.messages {
 		if m.kind > msgLast && m.flags&flagMustKnow != 0 {
 			err = errors.Join(err, w.f.place("object header", h.addr, unsupported("messages of type %d are not supported", m.kind)))
 		}
 	}
-	var linkErr, attrErr error
 	switch {
 	case h.isGroup():
 		o.Kind = Group
@@ -249,7 +268,12 @@ func (w *wave) object(o *Object, l *loader) {
 	w.together(
 		func() {
 			if o.Kind == Group {
-				o.Links, linkErr = w.links(h)
+				if t, ok := w.table(h); early && ok && t == o.table && earlyErr == nil {
+					sortLinks(links)
+					o.Links = links
+				} else {
+					o.Links, linkErr = w.links(h)
+				}
 				l.below(w, o.Links)
 			}
 		},

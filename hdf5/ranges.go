@@ -1,8 +1,10 @@
 package hdf5
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"iter"
 	"slices"
 	"sort"
 	"sync"
@@ -28,6 +30,23 @@ const (
 type span struct{ off, n int64 }
 
 func (s span) end() int64 { return s.off + s.n }
+
+// wish is a span to read. lead is the number of structures that it probably leads to, none of
+// which has been read; they are often near it, and near each other. It is -1 if what it leads to is
+// read in any case.
+type wish struct {
+	span
+	lead int
+}
+
+// wishes returns wishes for spans, which have the same lead.
+func wishes(all []span, lead int) []wish {
+	out := make([]wish, len(all))
+	for i, s := range all {
+		out[i] = wish{s, lead}
+	}
+	return out
+}
 
 // piece is a run of bytes that is in memory.
 type piece struct {
@@ -57,6 +76,17 @@ func (c *cache) find(s span) []byte {
 		}
 	}
 	return nil
+}
+
+// findAll returns the bytes of several spans, or nil if not all of them are there.
+func (c *cache) findAll(want []span) [][]byte {
+	got := make([][]byte, len(want))
+	for i, s := range want {
+		if got[i] = c.find(s); got[i] == nil && s.n > 0 {
+			return nil
+		}
+	}
+	return got
 }
 
 // around extends s to the range from from to to, except for what is cached at either end.
@@ -121,16 +151,18 @@ func (c *cache) forget() {
 	})
 }
 
-// joined sorts spans and returns the spans to read. Spans that overlap or are close together
-// become one. The smallest of the remaining gaps are read too, as long as that adds at most a
-// quarter, and then as long as bytes are left in spare.
-func joined(want []span, spare *int64) []span {
-	slices.SortFunc(want, func(a, b span) int { return cmp.Compare(a.off, b.off) })
-	var all []span
+// joined sorts wishes and returns the spans to read. Those that overlap or are close together
+// become one. The smallest of the remaining gaps are read too: as long as that adds at most a
+// quarter, then as long as bytes are left in spare, and beside what leads to other structures as
+// long as bytes are left in credit.
+func (f *File) joined(want []wish) []wish {
+	slices.SortFunc(want, func(a, b wish) int { return cmp.Compare(a.off, b.off) })
+	var all []wish
 	var total int64
 	for _, s := range want {
 		if n := len(all); n > 0 && s.off <= all[n-1].end()+nearby && (s.end()-all[n-1].off <= longest || s.off < all[n-1].end()) {
 			all[n-1].n = max(all[n-1].n, s.end()-all[n-1].off)
+			all[n-1].lead = together(all[n-1].lead, s.lead)
 			continue
 		}
 		all = append(all, s)
@@ -147,25 +179,38 @@ func joined(want []span, spare *int64) []span {
 	join := make([]bool, len(all))
 	room := total / 4
 	for _, i := range before {
+		n := gap(i)
 		from := &room
-		if gap(i) > min(room, farther) {
-			from = spare
+		if n > min(room, farther) {
+			from = &f.spare
 		}
-		if gap(i) > *from {
-			break
+		if n > *from {
+			from = &f.credit
+			if n > min(*from, int64(together(all[i-1].lead, all[i].lead))*island) {
+				continue
+			}
 		}
-		*from -= gap(i)
+		*from -= n
 		join[i] = true
 	}
-	var out []span
+	var out []wish
 	for i, s := range all {
 		if n := len(out); join[i] && s.end()-out[n-1].off <= longest {
 			out[n-1].n = s.end() - out[n-1].off
+			out[n-1].lead = together(out[n-1].lead, s.lead)
 			continue
 		}
 		out = append(out, s)
 	}
 	return out
+}
+
+// together returns the lead of two wishes.
+func together(a, b int) int {
+	if a < 0 || b < 0 {
+		return max(a, b)
+	}
+	return a + b
 }
 
 // unknown returns the part of a span that is not cached, without considering pieces in its
@@ -192,16 +237,19 @@ func (c *cache) unknown(s span) span {
 }
 
 // fetch reads spans, all at the same time. They must be within the file.
-func (f *File) fetch(ctx context.Context, want []span) ([][]byte, error) {
+func (f *File) fetch(ctx context.Context, want []wish, ahead bool) ([][]byte, error) {
 	got := make([][]byte, len(want))
-	var missing []span
+	var missing []wish
 	for i, s := range want {
-		if got[i] = f.cache.find(s); got[i] == nil && s.n > 0 {
-			missing = append(missing, f.cache.unknown(s))
+		if got[i] = f.cache.find(s.span); got[i] == nil && s.n > 0 {
+			missing = append(missing, wish{f.cache.unknown(s.span), s.lead})
 		}
 	}
 	if len(missing) == 0 {
 		return got, ctx.Err()
+	}
+	if ahead {
+		missing = append(missing, f.takeHints()...)
 	}
 	ranges := f.ranges(missing)
 	read := make([]piece, len(ranges))
@@ -212,6 +260,9 @@ func (f *File) fetch(ctx context.Context, want []span) ([][]byte, error) {
 		}
 		read[i] = piece{off: ranges[i].off, b: b}
 		f.cache.add(ranges[i].off, b)
+		if ahead {
+			f.scan(ranges[i].off, b)
+		}
 		return nil
 	})
 	if err != nil {
@@ -221,8 +272,8 @@ func (f *File) fetch(ctx context.Context, want []span) ([][]byte, error) {
 		if got[i] != nil || s.n == 0 {
 			continue
 		}
-		if got[i] = (&cache{pieces: read}).find(s); got[i] == nil {
-			got[i] = f.cache.find(s)
+		if got[i] = (&cache{pieces: read}).find(s.span); got[i] == nil {
+			got[i] = f.cache.find(s.span)
 		}
 		if got[i] == nil { // what was cached of it has been dropped
 			got[i] = make([]byte, s.n)
@@ -234,28 +285,62 @@ func (f *File) fetch(ctx context.Context, want []span) ([][]byte, error) {
 	return got, nil
 }
 
-// ranges returns the ranges to read for the given spans. Short ones are extended in both
+// ranges returns the ranges to read for the given wishes. Short ones are extended in both
 // directions, because what an object refers to is often beside it.
-func (f *File) ranges(want []span) []span {
+func (f *File) ranges(want []wish) []wish {
 	f.planning.Lock()
 	defer f.planning.Unlock()
 	if f.size <= f.small {
-		return []span{{0, f.size}}
+		return []wish{{span{0, f.size}, 0}}
 	}
-	all := joined(want, &f.spare)
+	if f.far {
+		for _, s := range want {
+			n := min(int64(max(s.lead, 0))*island, f.earn)
+			f.earn -= n
+			f.credit += n
+		}
+	}
+	all := f.joined(want)
 	least := int64(short)
 	if len(all) <= few { // it is not known yet what is needed next, but that will be several ranges
 		least = max(shortFew, f.ahead/int64(len(all)))
 		f.ahead = min(2*f.ahead, mostAhead)
 	}
 	for i, s := range all {
+		least, before := least, least/4
+		switch {
+		case s.lead < 0:
+			least, before = short, short/4
+		case f.far && s.lead > 0:
+			n := int64(aheadFor)
+			if f.cache.ends(s.off-nearby, s.off) {
+				n = aheadOn
+			}
+			least, before = min(n, max(f.margin, short)), short
+			f.margin -= least
+		}
 		if s.n < least {
-			from := max(0, s.off-least/4)
-			all[i] = f.cache.around(s, from, min(max(s.end(), from+least), f.size))
+			from := max(0, s.off-before)
+			all[i].span = f.cache.around(s.span, from, min(max(s.end(), from+least), f.size))
 		}
 	}
-	return joined(all, &f.spare)
+	return f.joined(all)
 }
+
+// ends reports whether a piece ends in a range.
+func (c *cache) ends(from, to int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.pieces, func(p piece) bool { return from <= p.end() && p.end() <= to })
+}
+
+const (
+	island     = 96 << 10 // bytes that may be read for a structure that is expected
+	aheadFor   = 16 << 10 // bytes that are read from one that leads to another
+	aheadOn    = 64 << 10 // the same if it is behind what has been read
+	mostMargin = 1 << 20
+	mostCredit = 1536 << 10 // bytes that may be read for all structures that are expected in a file
+)
 
 // each calls do for the numbers below n, several at a time.
 func (f *File) each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
@@ -276,9 +361,10 @@ func (f *File) each(ctx context.Context, n int, do func(ctx context.Context, i i
 // another, as if it were alone. When all tasks wait for bytes, the wave reads for all of them at
 // once. So thousands of objects take only as many rounds of requests as the deepest of them.
 type wave struct {
-	f    *File
-	ctx  context.Context
-	seen func(Region) // may be nil
+	f     *File
+	ctx   context.Context
+	seen  func(Region) // may be nil
+	ahead bool         // everything in the file will be read
 
 	mu      sync.Mutex
 	live    int // tasks that have not ended and do not wait for other tasks
@@ -311,7 +397,7 @@ func (w *wave) spend(room *int64, n int64, what string) error {
 }
 
 type request struct {
-	want []span
+	want []wish
 	got  [][]byte
 	done chan error
 }
@@ -321,21 +407,29 @@ func (f *File) wave(ctx context.Context) *wave { return &wave{f: f, ctx: ctx, li
 
 // read returns the bytes of one span.
 func (w *wave) read(off, n int64) ([]byte, error) {
-	all, err := w.readAll([]span{{off, n}})
+	return w.readLeading(span{off, n}, 0)
+}
+
+// readLeading returns the bytes of a span with that lead.
+func (w *wave) readLeading(s span, lead int) ([]byte, error) {
+	all, err := w.readAll([]span{s}, lead)
 	if err != nil {
 		return nil, err
 	}
 	return all[0], nil
 }
 
-// readAll returns the bytes of several spans.
-func (w *wave) readAll(want []span) ([][]byte, error) {
+// readAll returns the bytes of several spans, each with that lead.
+func (w *wave) readAll(want []span, lead int) ([][]byte, error) {
 	for _, s := range want {
 		if err := w.f.holds(s); err != nil {
 			return nil, err
 		}
 	}
-	r := &request{want: want, done: make(chan error, 1)}
+	if got := w.f.cache.findAll(want); got != nil {
+		return got, w.ctx.Err()
+	}
+	r := &request{want: wishes(want, lead), done: make(chan error, 1)}
 	w.mu.Lock()
 	w.waiting = append(w.waiting, r)
 	w.step()
@@ -348,7 +442,7 @@ const nodesAtOnce = 512
 
 // structures reads structures of a kind, and calls do with the bytes of each. It calls broken for
 // damaged ones, which decides whether to continue.
-func (w *wave) structures(what string, all []span, broken func(error) error, do func(i int, b []byte) error) error {
+func (w *wave) structures(what string, all []span, lead int, broken func(error) error, do func(i int, b []byte) error) error {
 	var want []span
 	var index []int
 	for i, s := range all {
@@ -358,7 +452,7 @@ func (w *wave) structures(what string, all []span, broken func(error) error, do 
 			return err
 		}
 	}
-	read, err := w.readAll(want)
+	read, err := w.readAll(want, lead)
 	if err != nil {
 		return err
 	}
@@ -403,7 +497,7 @@ func (w *wave) step() {
 			want = append(want, r.want...)
 		}
 	}
-	got, err := w.f.fetch(w.ctx, want)
+	got, err := w.f.fetch(w.ctx, want, w.ahead)
 	if err != nil {
 		w.mu.Lock()
 		w.failed = cmp.Or(w.failed, err)
@@ -449,5 +543,98 @@ func (w *wave) saw(what string, off, n int64) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.seen(Region{what, off, n})
+	}
+}
+
+// maxHints is the number of structures of a file that are looked for in what was read.
+const maxHints = 4096
+
+// scan looks for nodes of old groups in bytes that were read. It takes note of what they refer to:
+// that is read with the next structures, before the walk through the groups comes there.
+func (f *File) scan(off int64, b []byte) {
+	if !f.far {
+		return
+	}
+	f.planning.Lock()
+	defer f.planning.Unlock()
+	hint := func(at, n int64, lead int) {
+		if s := (span{at, n}); len(f.hints)+f.hinted < maxHints && f.holds(s) == nil {
+			f.hints = append(f.hints, wish{s, lead})
+		}
+	}
+	head := 8 + 2*f.offsets
+	tree := int64(head + (2*f.groupK+1)*f.lengths + 2*f.groupK*f.offsets)
+	node := 8 + 2*int64(f.leafK)*int64(2*f.offsets+24)
+	for c := range f.signed(b, "TREE") {
+		kind, level, n := c.u8(), c.u8(), int(c.u16())
+		if kind != 0 || n > 2*f.groupK {
+			continue
+		}
+		c.skip(2 * int64(f.offsets))
+		for range n {
+			c.skip(int64(f.lengths))
+			if at := c.addr(); level == 0 {
+				hint(at, node, inSymbolNode)
+			} else {
+				hint(at, tree, inSymbolNode)
+			}
+		}
+	}
+	for c := range f.signed(b, "SNOD") {
+		c.skip(2)
+		for range min(int(c.u16()), 2*f.leafK) {
+			c.skip(int64(f.offsets))
+			at, kind := c.addr(), c.u32()
+			c.skip(4)
+			rest := f.cursor(c.take(16))
+			if kind == 2 || c.short {
+				continue
+			}
+			hint(at, min(headerGuess, f.size-at), 1)
+			if kind == 1 {
+				hint(rest.addr(), tree, inSymbolNode)
+				hint(rest.addr(), int64(8+2*f.lengths+f.offsets), 0)
+			}
+		}
+	}
+}
+
+// signed yields a cursor behind each occurrence of a signature.
+func (f *File) signed(b []byte, signature string) iter.Seq[*cursor] {
+	return func(yield func(*cursor) bool) {
+		for {
+			i := bytes.Index(b, []byte(signature))
+			if i < 0 {
+				return
+			}
+			b = b[i+len(signature):]
+			if !yield(f.cursor(b)) {
+				return
+			}
+		}
+	}
+}
+
+// takeHints returns what is probably needed and was not read.
+func (f *File) takeHints() (all []wish) {
+	f.planning.Lock()
+	defer f.planning.Unlock()
+	for _, s := range f.hints {
+		if f.cache.find(s.span) == nil {
+			all = append(all, wish{f.cache.unknown(s.span), s.lead})
+			f.hinted++
+		}
+	}
+	f.hints = nil
+	return all
+}
+
+// scanCached looks for structures in what was read before the walk.
+func (f *File) scanCached() {
+	f.cache.mu.Lock()
+	pieces := slices.Clone(f.cache.pieces)
+	f.cache.mu.Unlock()
+	for _, p := range pieces {
+		f.scan(p.off, p.b)
 	}
 }
