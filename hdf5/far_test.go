@@ -2,6 +2,8 @@ package hdf5
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -60,6 +62,11 @@ func listing(t *testing.T, b []byte, small int64) (c cost) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &far{Object: inMemory(t, b)}
 		begin := time.Now()
+		if os.Getenv("TRACE") != "" {
+			o.trace = func(off, n int64) {
+				fmt.Printf("  %d: %9d %7d\n", time.Since(begin)/roundTrip, off, n)
+			}
+		}
 		f, err := Open(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)

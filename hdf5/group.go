@@ -187,8 +187,7 @@ func (w *wave) symbolTable(at table) (all []Link, err error) {
 	if err = cmp.Or(heapErr, err); err != nil {
 		return nil, err
 	}
-	entry := int64(2*f.offsets + 24)
-	size := 8 + 2*int64(f.leafK)*entry
+	size := f.symbolNodeSize()
 	for batch := range slices.Chunk(nodes, nodesAtOnce) {
 		want := make([]span, len(batch))
 		for i, at := range batch {
@@ -207,6 +206,21 @@ func (w *wave) symbolTable(at table) (all []Link, err error) {
 	return all, wrong
 }
 
+// symbolNodeSize and groupNodeSize return the sizes of the nodes of symbol tables, and of the trees
+// of these.
+func (f *File) symbolNodeSize() int64 { return 8 + 2*int64(f.leafK)*int64(2*f.offsets+24) }
+
+func (f *File) groupNodeSize() int64 {
+	return int64(8 + 2*f.offsets + (2*f.groupK+1)*f.lengths + 2*f.groupK*f.offsets)
+}
+
+// symbol parses an entry of a symbol table without the offset of its name.
+func (f *File) symbol(c *cursor) (at int64, kind uint32, rest []byte) {
+	at, kind = c.addr(), c.u32()
+	c.skip(4)
+	return at, kind, c.take(16)
+}
+
 // symbols parses a node of a symbol table: "SNOD", version, reserved, entries (u16). An entry is
 // the offset of its name in the heap, the address of its object header, kind (u32), reserved
 // (u32), and 16 bytes. Kind 1 is a group; its 16 bytes are its symbol table message. Kind 2 is a
@@ -220,10 +234,9 @@ func (f *File) symbols(b []byte, names *localHeap) (all []Link, err error) {
 	for range c.u16() {
 		l := Link{Order: -1}
 		at := c.size(f.offsets)
-		l.Addr = c.addr()
-		kind := c.u32()
-		c.skip(4)
-		rest := f.cursor(c.take(16))
+		var kind uint32
+		var rest []byte
+		l.Addr, kind, rest = f.symbol(c)
 		if err := c.err(); err != nil {
 			return all, err
 		}
@@ -232,10 +245,10 @@ func (f *File) symbols(b []byte, names *localHeap) (all []Link, err error) {
 		}
 		switch kind {
 		case 1:
-			l.table, _ = f.parseTable(rest.b)
+			l.table, _ = f.parseTable(rest)
 		case 2:
 			l.Kind, l.Addr = SoftLink, 0
-			if l.Target, err = names.text(int64(rest.u32())); err != nil {
+			if l.Target, err = names.text(int64(f.cursor(rest).u32())); err != nil {
 				return all, err
 			}
 		}

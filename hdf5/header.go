@@ -18,6 +18,7 @@ const (
 	msgSymbolTable  = 0x11
 	msgBTreeK       = 0x13
 	msgAttrInfo     = 0x15
+	msgFileSpace    = 0x17
 	msgLast         = 0x18 // the last type
 
 	flagShared    = 1 << 1

@@ -73,8 +73,8 @@ type WalkOptions struct {
 	// places are read as well; Object.Chunks then yields them without requests. A dataset that
 	// may have more chunks than remain is not included.
 	Chunks int64
-	// Elements is the number of elements below which those of a dataset are read as well;
-	// [File.Elements] then returns them without requests.
+	// Elements is the number of elements below which those of a dataset are read as well, if each
+	// request takes time; [File.Elements] then returns them without requests.
 	Elements int64
 	// Seen is called for each structure that is read, in no particular order. Some structures are
 	// reported several times. It is called from one goroutine at a time.
@@ -93,9 +93,11 @@ func (f *File) Walk(ctx context.Context, opt WalkOptions) iter.Seq2[*Object, err
 				opt.Seen(r)
 			}
 		}
-		f.scanCached()
 		l := &loader{f: f, opt: opt, seen: map[int64]bool{f.Root: true}, ahead: map[int64]*Object{}}
-		for level := []found{{"/", f.Root, f.table}}; len(level) > 0; {
+		if f.far {
+			l.scanCached()
+		}
+		for level := []found{{"/", f.Root}}; len(level) > 0; {
 			// Adjacent objects are read together.
 			slices.SortStableFunc(level, func(a, b found) int { return cmp.Compare(a.addr, b.addr) })
 			var below []found
@@ -109,7 +111,7 @@ func (f *File) Walk(ctx context.Context, opt WalkOptions) iter.Seq2[*Object, err
 					for _, link := range o.Links {
 						if link.Kind == HardLink && !l.seen[link.Addr] {
 							l.seen[link.Addr] = true
-							below = append(below, found{join(o.Path, link.Name), link.Addr, link.table})
+							below = append(below, found{join(o.Path, link.Name), link.Addr})
 						}
 					}
 					if !yield(o, nil) {
@@ -125,9 +127,8 @@ func (f *File) Walk(ctx context.Context, opt WalkOptions) iter.Seq2[*Object, err
 
 // found is an object that a link leads to.
 type found struct {
-	path  string
-	addr  int64
-	table table
+	path string
+	addr int64
 }
 
 // loader reads objects, and some of those that their links lead to: so a file takes as many
@@ -140,13 +141,16 @@ type loader struct {
 	mu     sync.Mutex
 	chunks int64             // how many more chunks may be found
 	ahead  map[int64]*Object // objects that were read before it was their turn
+	guesses
 }
 
 // load returns the objects of a batch.
 func (l *loader) load(ctx context.Context, batch []found) ([]*Object, error) {
 	w := l.f.wave(ctx)
 	w.seen = l.opt.Seen
-	w.ahead = l.ahead != nil
+	if l.ahead != nil {
+		w.loader = l
+	}
 	l.chunks = l.opt.Chunks
 	objects := make([]*Object, len(batch))
 	var tasks []func()
@@ -154,7 +158,10 @@ func (l *loader) load(ctx context.Context, batch []found) ([]*Object, error) {
 		o := l.ahead[x.addr]
 		delete(l.ahead, x.addr)
 		if o == nil {
-			o = &Object{Addr: x.addr, table: x.table}
+			o = &Object{Addr: x.addr}
+			if x.addr == l.f.Root {
+				o.table = l.f.table
+			}
 			tasks = append(tasks, func() { w.object(o, l) })
 		}
 		o.Path, objects[i] = x.path, o
@@ -163,15 +170,15 @@ func (l *loader) load(ctx context.Context, batch []found) ([]*Object, error) {
 	return objects, w.failed
 }
 
-// below reads objects that links lead to, unless too many are waiting for their turn.
+// below reads objects that links lead to, unless too many are waiting for their turn. It drops what
+// the links say of them.
 func (l *loader) below(w *wave, links []Link) {
 	var tasks []func()
 	l.mu.Lock()
-	for _, link := range links {
-		if l.ahead == nil || len(l.ahead) == objectsAtOnce {
-			break
-		}
-		if link.Kind == HardLink && !l.seen[link.Addr] && l.ahead[link.Addr] == nil {
+	for i := range links {
+		link := links[i]
+		links[i].table = table{}
+		if l.ahead != nil && len(l.ahead) < objectsAtOnce && link.Kind == HardLink && !l.seen[link.Addr] && l.ahead[link.Addr] == nil {
 			o := &Object{Addr: link.Addr, table: link.table}
 			l.ahead[o.Addr] = o
 			tasks = append(tasks, func() { w.object(o, l) })
@@ -192,7 +199,7 @@ func (l *loader) data(w *wave, o *Object) {
 	if ok {
 		o.readIndex(w)
 	}
-	if n := o.Space.Elements(); ok && n >= 0 && n < l.opt.Elements && o.Bytes() <= mostReady && o.inFile() {
+	if n := o.Space.Elements(); ok && l.f.far && n >= 0 && n < l.opt.Elements && o.Bytes() <= mostReady && o.inFile() {
 		e := &Elements{}
 		if e.Data, e.Err = o.whole(w); e.Err == nil && o.Type.variable {
 			d := decoder{w: w}

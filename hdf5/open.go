@@ -41,11 +41,10 @@ type File struct {
 	spare    int64 // see joined
 	ahead    int64 // how much is read when little is needed
 	small    int64
-	far      bool   // a request takes time
-	credit   int64  // see joined
-	hints    []wish // what is probably needed
-	hinted   int
+	far      bool  // a request takes time
+	credit   int64 // see joined
 	margin   int64
+	page     int64 // structures are in pages of this size; 0 if they are not
 	earn     int64 // how much credit may still be given
 
 	shared []sharedHeap
@@ -209,6 +208,9 @@ func (w *wave) superblockExtension() error {
 				return err
 			}
 		}
+		if m.kind == msgFileSpace {
+			w.f.page = w.f.pageSize(m.data)
+		}
 		if m.kind != msgBTreeK {
 			continue
 		}
@@ -222,4 +224,16 @@ func (w *wave) superblockExtension() error {
 		}
 	}
 	return nil
+}
+
+// pageSize parses a file space message of version 1: version, strategy, a flag, a threshold (length),
+// and bytes of a page (length). It returns 0 if the file does not consist of pages, or of large ones.
+func (f *File) pageSize(b []byte) int64 {
+	c := f.cursor(b)
+	version, strategy := c.u8(), c.u8()
+	c.skip(1 + int64(f.lengths))
+	if n := c.length(); version == 1 && strategy == 1 && n <= mostAhead {
+		return n
+	}
+	return 0
 }

@@ -1,10 +1,8 @@
 package hdf5
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"iter"
 	"slices"
 	"sort"
 	"sync"
@@ -22,7 +20,7 @@ const (
 	mostAhead = 256 << 10
 	small     = 512 << 10 // a file of this size is read as a whole
 	few       = 8
-	longest   = 4 << 20 // largest size of a joined request
+	longest   = 1 << 20 // largest size of a joined request, which caches below keep
 	cacheSize = 16 << 20
 )
 
@@ -37,13 +35,14 @@ func (s span) end() int64 { return s.off + s.n }
 type wish struct {
 	span
 	lead int
+	last int64 // where the last part with a lead begins
 }
 
 // wishes returns wishes for spans, which have the same lead.
 func wishes(all []span, lead int) []wish {
 	out := make([]wish, len(all))
 	for i, s := range all {
-		out[i] = wish{s, lead}
+		out[i] = wish{s, lead, s.off}
 	}
 	return out
 }
@@ -163,6 +162,9 @@ func (f *File) joined(want []wish) []wish {
 		if n := len(all); n > 0 && s.off <= all[n-1].end()+nearby && (s.end()-all[n-1].off <= longest || s.off < all[n-1].end()) {
 			all[n-1].n = max(all[n-1].n, s.end()-all[n-1].off)
 			all[n-1].lead = together(all[n-1].lead, s.lead)
+			if s.lead > 0 {
+				all[n-1].last = s.last
+			}
 			continue
 		}
 		all = append(all, s)
@@ -198,6 +200,9 @@ func (f *File) joined(want []wish) []wish {
 		if n := len(out); join[i] && s.end()-out[n-1].off <= longest {
 			out[n-1].n = s.end() - out[n-1].off
 			out[n-1].lead = together(out[n-1].lead, s.lead)
+			if s.lead > 0 {
+				out[n-1].last = s.last
+			}
 			continue
 		}
 		out = append(out, s)
@@ -237,19 +242,19 @@ func (c *cache) unknown(s span) span {
 }
 
 // fetch reads spans, all at the same time. They must be within the file.
-func (f *File) fetch(ctx context.Context, want []wish, ahead bool) ([][]byte, error) {
+func (f *File) fetch(ctx context.Context, want []wish, l *loader) ([][]byte, error) {
 	got := make([][]byte, len(want))
 	var missing []wish
 	for i, s := range want {
 		if got[i] = f.cache.find(s.span); got[i] == nil && s.n > 0 {
-			missing = append(missing, wish{f.cache.unknown(s.span), s.lead})
+			missing = append(missing, wish{f.cache.unknown(s.span), s.lead, s.last})
 		}
 	}
 	if len(missing) == 0 {
 		return got, ctx.Err()
 	}
-	if ahead {
-		missing = append(missing, f.takeHints()...)
+	if l != nil && f.far {
+		missing = append(missing, l.hints(ctx)...)
 	}
 	ranges := f.ranges(missing)
 	read := make([]piece, len(ranges))
@@ -260,8 +265,8 @@ func (f *File) fetch(ctx context.Context, want []wish, ahead bool) ([][]byte, er
 		}
 		read[i] = piece{off: ranges[i].off, b: b}
 		f.cache.add(ranges[i].off, b)
-		if ahead {
-			f.scan(ranges[i].off, b)
+		if l != nil && f.far {
+			l.scan(ranges[i].off, b)
 		}
 		return nil
 	})
@@ -291,13 +296,21 @@ func (f *File) ranges(want []wish) []wish {
 	f.planning.Lock()
 	defer f.planning.Unlock()
 	if f.size <= f.small {
-		return []wish{{span{0, f.size}, 0}}
+		return []wish{{span{0, f.size}, 0, 0}}
 	}
 	if f.far {
 		for _, s := range want {
 			n := min(int64(max(s.lead, 0))*island, f.earn)
 			f.earn -= n
 			f.credit += n
+		}
+	}
+	if f.page > 0 {
+		for i, s := range want {
+			from, to := s.off/f.page*f.page, min((s.end()+f.page-1)/f.page*f.page, f.size)
+			if to-from <= 4*f.page {
+				want[i].span = f.cache.around(s.span, from, to)
+			}
 		}
 	}
 	all := f.joined(want)
@@ -307,36 +320,63 @@ func (f *File) ranges(want []wish) []wish {
 		f.ahead = min(2*f.ahead, mostAhead)
 	}
 	for i, s := range all {
-		least, before := least, least/4
-		switch {
-		case s.lead < 0:
-			least, before = short, short/4
-		case f.far && s.lead > 0:
-			n := int64(aheadFor)
-			if f.cache.ends(s.off-nearby, s.off) {
-				n = aheadOn
-			}
-			least, before = min(n, max(f.margin, short)), short
-			f.margin -= least
+		if f.page > 0 {
+			continue // what is beside it is in other pages
+		}
+		if f.far && s.lead > 0 {
+			all[i].span = f.around(s)
+			continue
+		}
+		least := least
+		if s.lead < 0 {
+			least = short
 		}
 		if s.n < least {
-			from := max(0, s.off-before)
+			from := max(0, s.off-least/4)
 			all[i].span = f.cache.around(s.span, from, min(max(s.end(), from+least), f.size))
 		}
 	}
 	return f.joined(all)
 }
 
-// ends reports whether a piece ends in a range.
-func (c *cache) ends(from, to int64) bool {
+// around extends a wish by what is probably needed next: more than usual if it continues what has
+// been read, or has many structures already.
+func (f *File) around(s wish) span {
+	ahead := int64(aheadFor)
+	before, _ := f.cache.beside(s.span)
+	gap := s.off - before
+	if gap <= nearby || s.n >= 4<<10 && s.n <= int64(s.lead)<<11 {
+		ahead = min(max(aheadOn, s.n), mostAhead)
+	}
+	ahead = min(ahead, max(f.margin, short))
+	from, to := max(0, s.off-shortFew), min(max(s.end(), s.last+ahead), f.size)
+	f.margin -= to - s.end()
+	if gap <= min(f.credit, int64(s.lead)*island) {
+		f.credit -= gap
+		from = before
+	}
+	return f.cache.around(s.span, from, to)
+}
+
+// beside returns the ends of the pieces before and after a span, or 0 and -1.
+func (c *cache) beside(s span) (before, after int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.ContainsFunc(c.pieces, func(p piece) bool { return from <= p.end() && p.end() <= to })
+	after = -1
+	for _, p := range c.pieces {
+		if p.end() <= s.off {
+			before = p.end()
+		} else if p.off >= s.end() {
+			after = p.off
+			break
+		}
+	}
+	return before, after
 }
 
 const (
 	island     = 96 << 10 // bytes that may be read for a structure that is expected
-	aheadFor   = 16 << 10 // bytes that are read from one that leads to another
+	aheadFor   = 8 << 10  // bytes that are read from one that leads to another
 	aheadOn    = 64 << 10 // the same if it is behind what has been read
 	mostMargin = 1 << 20
 	mostCredit = 1536 << 10 // bytes that may be read for all structures that are expected in a file
@@ -361,10 +401,11 @@ func (f *File) each(ctx context.Context, n int, do func(ctx context.Context, i i
 // another, as if it were alone. When all tasks wait for bytes, the wave reads for all of them at
 // once. So thousands of objects take only as many rounds of requests as the deepest of them.
 type wave struct {
-	f     *File
-	ctx   context.Context
-	seen  func(Region) // may be nil
-	ahead bool         // everything in the file will be read
+	f      *File
+	ctx    context.Context
+	seen   func(Region) // may be nil
+	loader *loader      // what the wave is for, if all of the file will be read
+	misses *[]wish      // if it is not nil, nothing is read: what is not cached is added here
 
 	mu      sync.Mutex
 	live    int // tasks that have not ended and do not wait for other tasks
@@ -429,6 +470,12 @@ func (w *wave) readAll(want []span, lead int) ([][]byte, error) {
 	if got := w.f.cache.findAll(want); got != nil {
 		return got, w.ctx.Err()
 	}
+	if w.misses != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		*w.misses = append(*w.misses, wishes(want, lead)...)
+		return nil, errMissing
+	}
 	r := &request{want: wishes(want, lead), done: make(chan error, 1)}
 	w.mu.Lock()
 	w.waiting = append(w.waiting, r)
@@ -436,6 +483,8 @@ func (w *wave) readAll(want []span, lead int) ([][]byte, error) {
 	err := <-r.done
 	return r.got, err
 }
+
+var errMissing = &marked{text: "not read yet"}
 
 // nodesAtOnce is the number of structures that are passed to structures at a time.
 const nodesAtOnce = 512
@@ -497,7 +546,7 @@ func (w *wave) step() {
 			want = append(want, r.want...)
 		}
 	}
-	got, err := w.f.fetch(w.ctx, want, w.ahead)
+	got, err := w.f.fetch(w.ctx, want, w.loader)
 	if err != nil {
 		w.mu.Lock()
 		w.failed = cmp.Or(w.failed, err)
@@ -543,98 +592,5 @@ func (w *wave) saw(what string, off, n int64) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.seen(Region{what, off, n})
-	}
-}
-
-// maxHints is the number of structures of a file that are looked for in what was read.
-const maxHints = 4096
-
-// scan looks for nodes of old groups in bytes that were read. It takes note of what they refer to:
-// that is read with the next structures, before the walk through the groups comes there.
-func (f *File) scan(off int64, b []byte) {
-	if !f.far {
-		return
-	}
-	f.planning.Lock()
-	defer f.planning.Unlock()
-	hint := func(at, n int64, lead int) {
-		if s := (span{at, n}); len(f.hints)+f.hinted < maxHints && f.holds(s) == nil {
-			f.hints = append(f.hints, wish{s, lead})
-		}
-	}
-	head := 8 + 2*f.offsets
-	tree := int64(head + (2*f.groupK+1)*f.lengths + 2*f.groupK*f.offsets)
-	node := 8 + 2*int64(f.leafK)*int64(2*f.offsets+24)
-	for c := range f.signed(b, "TREE") {
-		kind, level, n := c.u8(), c.u8(), int(c.u16())
-		if kind != 0 || n > 2*f.groupK {
-			continue
-		}
-		c.skip(2 * int64(f.offsets))
-		for range n {
-			c.skip(int64(f.lengths))
-			if at := c.addr(); level == 0 {
-				hint(at, node, inSymbolNode)
-			} else {
-				hint(at, tree, inSymbolNode)
-			}
-		}
-	}
-	for c := range f.signed(b, "SNOD") {
-		c.skip(2)
-		for range min(int(c.u16()), 2*f.leafK) {
-			c.skip(int64(f.offsets))
-			at, kind := c.addr(), c.u32()
-			c.skip(4)
-			rest := f.cursor(c.take(16))
-			if kind == 2 || c.short {
-				continue
-			}
-			hint(at, min(headerGuess, f.size-at), 1)
-			if kind == 1 {
-				hint(rest.addr(), tree, inSymbolNode)
-				hint(rest.addr(), int64(8+2*f.lengths+f.offsets), 0)
-			}
-		}
-	}
-}
-
-// signed yields a cursor behind each occurrence of a signature.
-func (f *File) signed(b []byte, signature string) iter.Seq[*cursor] {
-	return func(yield func(*cursor) bool) {
-		for {
-			i := bytes.Index(b, []byte(signature))
-			if i < 0 {
-				return
-			}
-			b = b[i+len(signature):]
-			if !yield(f.cursor(b)) {
-				return
-			}
-		}
-	}
-}
-
-// takeHints returns what is probably needed and was not read.
-func (f *File) takeHints() (all []wish) {
-	f.planning.Lock()
-	defer f.planning.Unlock()
-	for _, s := range f.hints {
-		if f.cache.find(s.span) == nil {
-			all = append(all, wish{f.cache.unknown(s.span), s.lead})
-			f.hinted++
-		}
-	}
-	f.hints = nil
-	return all
-}
-
-// scanCached looks for structures in what was read before the walk.
-func (f *File) scanCached() {
-	f.cache.mu.Lock()
-	pieces := slices.Clone(f.cache.pieces)
-	f.cache.mu.Unlock()
-	for _, p := range pieces {
-		f.scan(p.off, p.b)
 	}
 }

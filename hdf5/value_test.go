@@ -214,7 +214,7 @@ func fetchReadsLittleTwice(t *testing.T) {
 			off := rnd.Int64N(f.size)
 			want[i] = span{off, min(rnd.Int64N(1<<uint(1+rnd.IntN(16))), f.size-off)}
 		}
-		got, err := f.fetch(t.Context(), wishes(want, 0), false)
+		got, err := f.fetch(t.Context(), wishes(want, 0), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
