@@ -93,8 +93,9 @@ func (f *File) Walk(ctx context.Context, opt WalkOptions) iter.Seq2[*Object, err
 				opt.Seen(r)
 			}
 		}
-		l := &loader{f: f, opt: opt, seen: map[int64]bool{f.Root: true}, ahead: map[int64]*Object{}}
+		l := &loader{f: f, opt: opt, seen: map[int64]bool{f.Root: true}}
 		if f.far {
+			l.ahead = map[int64]*Object{}
 			l.scanCached()
 		}
 		for level := []found{{"/", f.Root}}; len(level) > 0; {
@@ -272,32 +273,34 @@ func (w *wave) object(o *Object, l *loader) {
 	case h.has(msgType):
 		o.Kind = NamedType
 	}
-	w.together(
-		func() {
-			if o.Kind == Group {
-				if t, ok := w.table(h); early && ok && t == o.table && earlyErr == nil {
-					sortLinks(links)
-					o.Links = links
-				} else {
-					o.Links, linkErr = w.links(h)
-				}
-				l.below(w, o.Links)
+	var tasks []func()
+	if o.Kind == Group {
+		tasks = append(tasks, func() {
+			if t, ok := w.table(h); early && ok && t == o.table && earlyErr == nil {
+				sortLinks(links)
+				o.Links = links
+			} else {
+				o.Links, linkErr = w.links(h)
 			}
-		},
-		func() {
+			l.below(w, o.Links)
+		})
+	}
+	if h.has(msgAttribute) || h.has(msgAttrInfo) {
+		tasks = append(tasks, func() {
 			if o.Attributes, attrErr = w.attributes(h); l.opt.Values {
 				w.values(o.Attributes)
 			}
-		},
-		func() {
-			if o.Kind == Dataset || o.Kind == NamedType {
-				o.dataErr = w.dataset(o, h)
-			}
+		})
+	}
+	if o.Kind == Dataset || o.Kind == NamedType {
+		tasks = append(tasks, func() {
+			o.dataErr = w.dataset(o, h)
 			if o.Kind == Dataset && o.dataErr == nil && err == nil {
 				l.data(w, o)
 			}
-		},
-	)
+		})
+	}
+	w.together(tasks...)
 	if o.Kind == Unknown && err == nil {
 		err = w.f.place("object header", o.Addr, corrupt("expected a group, a dataset or a datatype, found %d messages of others", len(h.messages)))
 	}

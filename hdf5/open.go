@@ -85,6 +85,7 @@ func Open(ctx context.Context, o store.Object) (*File, error) {
 		return nil, err
 	}
 	f := &File{Limit: DefaultLimit, obj: o, name: info.Name, size: info.Size, spare: spare, ahead: shortFew, small: small, far: o.Can().ReadEnd != nil, earn: min(mostCredit, info.Size/3), margin: mostMargin, types: map[string]*Datatype{}}
+	f.cache.near = !f.far
 	f.cache.add(0, head[:n])
 	w := f.wave(ctx)
 	w.seen = func(r Region) { f.opened = append(f.opened, r) }

@@ -16,6 +16,7 @@ const (
 	farther   = 16 << 10 // a gap that may be read
 	spare     = 64 << 10 // bytes of longer gaps that may be read for the structures of a file
 	short     = 2 << 10  // minimum size of a request
+	shortNear = 16 << 10 // the same if a request takes no time
 	shortFew  = 8 << 10  // the same if there are few requests; doubles each time
 	mostAhead = 256 << 10
 	small     = 512 << 10 // a file of this size is read as a whole
@@ -59,6 +60,7 @@ func (p piece) end() int64 { return p.off + int64(len(p.b)) }
 // cache keeps the structures of a file that were read last, because other structures are near
 // them.
 type cache struct {
+	near   bool // reads take no time
 	mu     sync.Mutex
 	pieces []piece // sorted by offset
 	held   int64
@@ -110,6 +112,10 @@ func (c *cache) add(off int64, b []byte) {
 	if len(b) > cacheSize/4 {
 		return
 	}
+	most := cacheSize / 4
+	if c.near {
+		most = 4 * shortNear // copies cost more than reads
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := 0
@@ -119,7 +125,7 @@ func (c *cache) add(off int64, b []byte) {
 		if p.off > off+int64(len(b)) {
 			break
 		}
-		if p.end() < off || to-from > cacheSize/4 {
+		if p.end() < off || to-from > int64(most) {
 			i++
 			continue
 		}
@@ -315,7 +321,9 @@ func (f *File) ranges(want []wish) []wish {
 	}
 	all := f.joined(want)
 	least := int64(short)
-	if len(all) <= few { // it is not known yet what is needed next, but that will be several ranges
+	if !f.far {
+		least = shortNear
+	} else if len(all) <= few { // it is not known yet what is needed next, but that will be several ranges
 		least = max(shortFew, f.ahead/int64(len(all)))
 		f.ahead = min(2*f.ahead, mostAhead)
 	}
@@ -476,6 +484,15 @@ func (w *wave) readAll(want []span, lead int) ([][]byte, error) {
 		*w.misses = append(*w.misses, wishes(want, lead)...)
 		return nil, errMissing
 	}
+	if !w.f.far {
+		got, err := w.f.fetch(w.ctx, wishes(want, lead), nil)
+		if err != nil {
+			w.mu.Lock()
+			w.failed = cmp.Or(w.failed, err)
+			w.mu.Unlock()
+		}
+		return got, err
+	}
 	r := &request{want: wishes(want, lead), done: make(chan error, 1)}
 	w.mu.Lock()
 	w.waiting = append(w.waiting, r)
@@ -564,6 +581,12 @@ func (w *wave) step() {
 // the count of tasks, and the caller takes that of the last task to end.
 func (w *wave) together(tasks ...func()) {
 	left := len(tasks)
+	if left == 1 || !w.f.far || w.misses != nil { // nothing is gained by reading for several at a time
+		for _, task := range tasks {
+			task()
+		}
+		return
+	}
 	if left == 0 {
 		return
 	}
