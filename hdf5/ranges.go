@@ -383,9 +383,9 @@ func (c *cache) beside(s span) (before, after int64) {
 }
 
 const (
-	island     = 96 << 10 // bytes that may be read for a structure that is expected
-	aheadFor   = 8 << 10  // bytes that are read from one that leads to another
-	aheadOn    = 64 << 10 // the same if it is behind what has been read
+	island     = 96 << 10  // bytes that may be read for a structure that is expected
+	aheadFor   = 8 << 10   // bytes that are read from one that leads to another
+	aheadOn    = 128 << 10 // the same if it is behind what has been read
 	mostMargin = 1 << 20
 	mostCredit = 1536 << 10 // bytes that may be read for all structures that are expected in a file
 )
