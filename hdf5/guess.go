@@ -6,8 +6,13 @@ import (
 	"iter"
 )
 
-// maxGuessed is the number of structures that are found by their signatures.
-const maxGuessed = 4096
+// What is guessed is bounded, so that a file cannot be made that takes long: the number of structures
+// that are found by their signatures, how often one of them is tried, and the chunks of all.
+const (
+	maxGuessed = 1 << 12
+	maxTries   = 1 << 14
+	maxChunks  = 1 << 20
+)
 
 // guesses are structures that were found by their signatures in what was read, before the walk
 // came to them. What these refer to is read together with the next structures: a round of requests
@@ -16,6 +21,8 @@ type guesses struct {
 	objects map[int64]table // addresses of headers, and what is known of them
 	nodes   []wish          // of symbol tables
 	count   int
+	tries   int
+	chunks  int64
 }
 
 // scan looks for structures in bytes that were read.
@@ -93,11 +100,19 @@ func (l *loader) hints(ctx context.Context) (all []wish) {
 		}
 	}
 	l.mu.Unlock()
+	try := &loader{f: l.f, opt: l.opt}
 	for at, t := range objects {
+		if l.tries++; l.tries > maxTries {
+			break
+		}
 		n := len(all)
 		w := l.f.wave(ctx)
 		w.misses = &all
-		w.object(&Object{Addr: at, table: t}, &loader{f: l.f, opt: l.opt, chunks: l.opt.Chunks})
+		w.room = room{records: maxGuessed, headers: 1 << 20, values: 1 << 20}
+		try.chunks = min(l.opt.Chunks, maxChunks-l.guesses.chunks)
+		left := try.chunks
+		w.object(&Object{Addr: at, table: t}, try)
+		l.guesses.chunks += left - try.chunks
 		if len(all) == n {
 			l.mu.Lock()
 			delete(l.guesses.objects, at)

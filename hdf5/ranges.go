@@ -23,6 +23,14 @@ const (
 	few       = 8
 	longest   = 1 << 20 // largest size of a joined request, which caches below keep
 	cacheSize = 16 << 20
+
+	// What may be read beside structures that lead to others. The sums are for a whole file, however
+	// large it is.
+	island     = 96 << 10   // a gap for each structure that is expected: a request costs about as much
+	mostCredit = 1536 << 10 // all such gaps
+	aheadFor   = 8 << 10    // bytes from one that leads to another
+	aheadOn    = 128 << 10  // the same if it continues what has been read
+	mostMargin = 1 << 20    // all such bytes
 )
 
 // span is a run of bytes to read.
@@ -311,12 +319,10 @@ func (f *File) ranges(want []wish) []wish {
 			f.credit += n
 		}
 	}
-	if f.page > 0 {
-		for i, s := range want {
-			from, to := s.off/f.page*f.page, min((s.end()+f.page-1)/f.page*f.page, f.size)
-			if to-from <= 4*f.page {
-				want[i].span = f.cache.around(s.span, from, to)
-			}
+	for i, s := range want {
+		if f.page > 0 && s.n <= f.page {
+			from, to := s.off/f.page*f.page, (s.end()+f.page-1)/f.page*f.page
+			want[i].span = f.cache.around(s.span, from, min(to, f.size))
 		}
 	}
 	all := f.joined(want)
@@ -327,10 +333,10 @@ func (f *File) ranges(want []wish) []wish {
 		least = max(shortFew, f.ahead/int64(len(all)))
 		f.ahead = min(2*f.ahead, mostAhead)
 	}
+	if f.page > 0 {
+		return f.joined(all) // what is beside them is in other pages
+	}
 	for i, s := range all {
-		if f.page > 0 {
-			continue // what is beside it is in other pages
-		}
 		if f.far && s.lead > 0 {
 			all[i].span = f.around(s)
 			continue
@@ -351,7 +357,7 @@ func (f *File) ranges(want []wish) []wish {
 // been read, or has many structures already.
 func (f *File) around(s wish) span {
 	ahead := int64(aheadFor)
-	before, _ := f.cache.beside(s.span)
+	before := f.cache.before(s.off)
 	gap := s.off - before
 	if gap <= nearby || s.n >= 4<<10 && s.n <= int64(s.lead)<<11 {
 		ahead = min(max(aheadOn, s.n), mostAhead)
@@ -366,29 +372,17 @@ func (f *File) around(s wish) span {
 	return f.cache.around(s.span, from, to)
 }
 
-// beside returns the ends of the pieces before and after a span, or 0 and -1.
-func (c *cache) beside(s span) (before, after int64) {
+// before returns the end of the piece before an offset, or 0.
+func (c *cache) before(off int64) (end int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	after = -1
 	for _, p := range c.pieces {
-		if p.end() <= s.off {
-			before = p.end()
-		} else if p.off >= s.end() {
-			after = p.off
-			break
+		if p.end() <= off {
+			end = p.end()
 		}
 	}
-	return before, after
+	return end
 }
-
-const (
-	island     = 96 << 10  // bytes that may be read for a structure that is expected
-	aheadFor   = 8 << 10   // bytes that are read from one that leads to another
-	aheadOn    = 128 << 10 // the same if it is behind what has been read
-	mostMargin = 1 << 20
-	mostCredit = 1536 << 10 // bytes that may be read for all structures that are expected in a file
-)
 
 // each calls do for the numbers below n, several at a time.
 func (f *File) each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
