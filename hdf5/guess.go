@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"iter"
+	"maps"
+	"slices"
 )
 
 // What is guessed is bounded, so that a file cannot be made that takes long: the number of structures
@@ -101,7 +103,7 @@ func (l *loader) hints(ctx context.Context) (all []wish) {
 	}
 	l.mu.Unlock()
 	try := &loader{f: l.f, opt: l.opt}
-	for at, t := range objects {
+	for _, at := range slices.Sorted(maps.Keys(objects)) {
 		if l.tries++; l.tries > maxTries {
 			break
 		}
@@ -111,7 +113,7 @@ func (l *loader) hints(ctx context.Context) (all []wish) {
 		w.room = room{records: maxGuessed, headers: 1 << 20, values: 1 << 20}
 		try.chunks = min(l.opt.Chunks, maxChunks-l.guesses.chunks)
 		left := try.chunks
-		w.object(&Object{Addr: at, table: t}, try)
+		w.object(&Object{Addr: at, table: objects[at]}, try)
 		l.guesses.chunks += left - try.chunks
 		if len(all) == n {
 			l.mu.Lock()

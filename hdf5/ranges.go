@@ -120,20 +120,16 @@ func (c *cache) add(off int64, b []byte) {
 	if len(b) > cacheSize/4 {
 		return
 	}
-	most := cacheSize / 4
-	if c.near {
-		most = 4 * shortNear // copies cost more than reads
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := 0
-	for i < len(c.pieces) {
+	for i < len(c.pieces) && !c.near { // else copies cost more than reads
 		p := c.pieces[i]
 		from, to := min(off, p.off), max(off+int64(len(b)), p.end())
 		if p.off > off+int64(len(b)) {
 			break
 		}
-		if p.end() < off || to-from > int64(most) {
+		if p.end() < off || to-from > cacheSize/4 {
 			i++
 			continue
 		}
