@@ -141,11 +141,11 @@ type near struct{ store.Object }
 func (o near) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
 // walked describes all objects of a file.
-func walked(t *testing.T, o store.Object) (all []string) {
+func walked(t testing.TB, o store.Object) (all []string) {
 	t.Helper()
 	f, err := Open(t.Context(), o)
 	if err != nil {
-		t.Fatal(err)
+		return []string{err.Error()}
 	}
 	f.small = 0
 	for o, err := range f.Walk(t.Context(), WalkOptions{Values: true, Chunks: 1 << 20, Elements: 1000}) {
@@ -180,6 +180,15 @@ func TestGuessesChangeNothing(t *testing.T) {
 		if got := walked(t, inMemory(t, b)); !slices.Equal(got, want) {
 			t.Errorf("%s differs on a server", name)
 		}
+		for i := range max(5, 2<<20/len(b)) {
+			damaged := slices.Clone(b)
+			for range 1 + i%8 {
+				damaged[rnd.IntN(min(len(b), 64<<10))] = byte(rnd.Uint32())
+			}
+			if got, want := walked(t, inMemory(t, damaged)), walked(t, near{inMemory(t, damaged)}); !slices.Equal(got, want) {
+				t.Errorf("%s differs on a server if it is damaged: damage %d", name, i)
+			}
+		}
 		if !strings.Contains(name, "/") {
 			continue
 		}
@@ -193,4 +202,18 @@ func TestGuessesChangeNothing(t *testing.T) {
 			t.Errorf("%s differs if data looks like structures", name)
 		}
 	}
+}
+
+func FuzzGuesses(f *testing.F) {
+	for _, name := range []string{"kinds_earliest", "attributes_latest"} {
+		f.Add(testkit.Read(f, "testdata/"+name+".h5"))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) > 64<<10 {
+			return
+		}
+		if got, want := walked(t, inMemory(t, b)), walked(t, near{inMemory(t, b)}); !slices.Equal(got, want) {
+			t.Errorf("found %q on a server, expected %q", got, want)
+		}
+	})
 }
