@@ -61,6 +61,7 @@ var comparisons = []comparison{
 	{"lindi: commit after commit, in process", commitLindi},
 	{"lindi: chunks over HTTP, in process", webLindi},
 	{"hdf5: references of 10,000 chunks 20 ms away, against lindi", referHDF5},
+	{"hdf5: references of a recording 20 ms away, against lindi", referRecording},
 	{"hdf5: references of a local file of 10,000 chunks, against lindi", referLocalHDF5},
 	{"rvn: pack", rvnPack(0.5, 1.10)},
 	{"rvn: pack, 4 MiB sections", rvnPack(0.5, 1.10, "--sections", "4MiB")},

@@ -7,18 +7,21 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
+const hdf5CPU = 20 // times less CPU than lindi
+
+// Fixtures of package hdf5: a file of 10,000 chunks whose places are in a tree of small nodes, and
+// a recording.
 const (
-	hdf5CPU   = 20 // times less CPU than lindi
-	hdf5Bytes = 5  // times fewer bytes
+	hdf5Chunks    = "far_earliest.h5"
+	hdf5Recording = "recordings/earliest.h5"
 )
 
-// hdf5File returns a file of 10,000 chunks whose places are in a tree of small nodes: a fixture of
-// package hdf5.
-func (s *suite) hdf5File() (string, error) {
-	return s.have("far.h5", func(path string) (err error) {
-		in, err := os.Open(filepath.Join(s.top, "hdf5", "testdata", "far_earliest.h5.gz"))
+func (s *suite) hdf5File(fixture string) (string, error) {
+	return s.have(strings.ReplaceAll(fixture, "/", "-"), func(path string) (err error) {
+		in, err := os.Open(filepath.Join(s.top, "hdf5", "testdata", filepath.FromSlash(fixture)+".gz"))
 		if err != nil {
 			return err
 		}
@@ -37,7 +40,7 @@ func (s *suite) hdf5File() (string, error) {
 }
 
 func referLocalHDF5(s *suite) (row, error) {
-	file, err := s.hdf5File()
+	file, err := s.hdf5File(hdf5Chunks)
 	if err != nil {
 		return row{}, err
 	}
@@ -49,8 +52,12 @@ func referLocalHDF5(s *suite) (row, error) {
 	return r, nil
 }
 
-func referHDF5(s *suite) (r row, err error) {
-	file, err := s.hdf5File()
+func referHDF5(s *suite) (row, error) { return s.referRemotely(hdf5Chunks, 5) }
+
+func referRecording(s *suite) (row, error) { return s.referRemotely(hdf5Recording, 3) }
+
+func (s *suite) referRemotely(fixture string, fewerBytes int64) (r row, err error) {
+	file, err := s.hdf5File(fixture)
 	if err != nil {
 		return r, err
 	}
@@ -63,8 +70,8 @@ func referHDF5(s *suite) (r row, err error) {
 	if err != nil {
 		return r, err
 	}
-	fewer := goal{fmt.Sprintf("%d × fewer bytes", hdf5Bytes), func(peer, _ *figures) (bool, bool) {
-		return ours*hdf5Bytes <= theirs, peer != nil
+	fewer := goal{fmt.Sprintf("%d × fewer bytes", fewerBytes), func(peer, _ *figures) (bool, bool) {
+		return ours*fewerBytes <= theirs, peer != nil
 	}}
 	r.judge([]goal{cpuTimes(hdf5CPU), fewer}, s.quick)
 	return r, nil
@@ -74,11 +81,11 @@ func referHDF5(s *suite) (r row, err error) {
 // counts the requests.
 func (s *suite) refer(file, address string, v *slowServer) (r row, ours, theirs int64, err error) {
 	out := filepath.Join(s.out, "refs.lindi.json")
-	count := func() (requests, bytes int64) {
+	count := func() (rounds, requests, bytes int64) {
 		if v == nil {
-			return 0, 0
+			return 0, 0, 0
 		}
-		return v.requests.Swap(0), v.bytes.Swap(0)
+		return v.rounds.Swap(0), v.requests.Swap(0), v.bytes.Swap(0)
 	}
 	python := os.Getenv("HOLDALL_LINDI_PYTHON")
 	script := filepath.Join(s.out, "lindi_reference.py")
@@ -112,9 +119,9 @@ func (s *suite) refer(file, address string, v *slowServer) (r row, ours, theirs 
 			*side.took = (*side.took).best(f)
 		}
 		if v != nil {
-			var requests int64
-			requests, *side.bytes = count()
-			r.notes = append(r.notes, fmt.Sprintf("%s: %d requests, %d bytes", side.who, requests, *side.bytes))
+			var rounds, requests int64
+			rounds, requests, *side.bytes = count()
+			r.notes = append(r.notes, fmt.Sprintf("%s: %d rounds, %d requests, %d bytes", side.who, rounds, requests, *side.bytes))
 		}
 	}
 	return r, ours, theirs, nil

@@ -144,6 +144,8 @@ type slowServer struct {
 	url      string
 	requests atomic.Int64
 	bytes    atomic.Int64
+	rounds   atomic.Int64 // how often a request came when there was no other
+	open     atomic.Int64 // requests that are not answered yet
 	done     chan error
 }
 
@@ -168,6 +170,10 @@ func serveSlowly(dir string) (*slowServer, error) {
 	files := http.FileServer(http.Dir(dir))
 	v.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		v.requests.Add(1)
+		if v.open.Add(1) == 1 {
+			v.rounds.Add(1)
+		}
+		defer v.open.Add(-1)
 		select {
 		case <-time.After(webLatency):
 			files.ServeHTTP(counted{w, &v.bytes}, req)

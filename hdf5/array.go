@@ -173,7 +173,7 @@ func (a *array) pages(all []page, what string, head int64, check func(b []byte) 
 			}
 			want[i] = span{p.off, n + head + 4}
 		}
-		err := a.w.structures(what, want, a.broken, func(i int, b []byte) error {
+		err := a.w.structures(what, want, -1, a.broken, func(i int, b []byte) error {
 			a.w.saw(what, want[i].off, want[i].n)
 			b, err := summed(b)
 			if err == nil && check != nil {
@@ -290,6 +290,7 @@ type extensible struct {
 	least               int64 // minimum number of elements of a data block
 	pageBits            int
 	placeSize           int64
+	blocks, inPages     []page // data blocks, and pages of larger ones, that are still to be read
 }
 
 func (x *index) extensibleArray() error {
@@ -355,86 +356,104 @@ func (x *index) extensibleArray() error {
 	if err := e.data(all, nil); err != nil {
 		return err
 	}
+	var supers []group
+	var want []span
 	for g := direct; g < groups && first <= a.to; g++ {
-		at := c.addr()
-		next := first + e.groupElements(g)<<(g/2)
-		if at != undefined && next > a.from {
-			if err := e.group(g, at, first); err != nil {
-				return err
-			}
+		x := group{at: c.addr(), first: first, count: int64(1) << (g / 2), size: e.groupElements(g)}
+		next := first + x.size*x.count
+		if x.at != undefined && next > a.from {
+			want = append(want, span{x.at, e.superSize(&x)})
+			supers = append(supers, x)
 		}
 		if first = next; first > 1<<58 {
 			break
 		}
 	}
-	return c.err()
+	if err := c.err(); err != nil {
+		return err
+	}
+	err = a.w.structures("extensible array's super block", want, 0, e.broken, func(i int, b []byte) error {
+		return e.super(supers[i], b)
+	})
+	if err != nil {
+		return err
+	}
+	return e.flush()
+}
+
+// group is a group of data blocks whose addresses are in a super block.
+type group struct {
+	at          int64
+	first       int64 // number of the first element
+	count, size int64 // of the data blocks, and of the elements of each
+	bitmap      int64 // bytes for each data block
 }
 
 // groupElements returns the number of elements in a data block of a group.
 func (e *extensible) groupElements(g int) int64 { return e.least << ((g + 1) / 2) }
 
-// group reads the elements of a super block.
-func (e *extensible) group(g int, at, first int64) error {
-	f := e.w.f
-	count, size := int64(1)<<(g/2), e.groupElements(g)
-	perPage := int64(1) << e.pageBits
-	bitmap := int64(0) // bytes for each data block
-	if size > perPage {
-		bitmap = ceil(size/perPage, 8) // more than is used: the bitmaps have no gaps
+// superSize returns the size of a super block.
+func (e *extensible) superSize(x *group) int64 {
+	if perPage := int64(1) << e.pageBits; x.size > perPage {
+		x.bitmap = ceil(x.size/perPage, 8) // more than is used: the bitmaps have no gaps
 	}
-	head := int64(6+f.offsets) + e.placeSize
-	n, ok := multiply(count, bitmap+int64(f.offsets))
+	n, ok := multiply(x.count, x.bitmap+int64(e.w.f.offsets))
 	if !ok {
-		n = noSize
+		return noSize
 	}
-	b, err := e.w.read(at, head+n+4)
+	return int64(6+e.w.f.offsets) + e.placeSize + n + 4
+}
+
+// super takes note of the data blocks of a super block.
+func (e *extensible) super(x group, b []byte) error {
+	e.w.saw("extensible array", x.at, int64(len(b)))
+	b, err := summed(b)
 	if err == nil {
-		e.w.saw("extensible array", at, int64(len(b)))
-		if b, err = summed(b); err == nil {
-			err = e.ofHeader(b, "EASB", e.header)
-		}
+		err = e.ofHeader(b, "EASB", e.header)
 	}
 	if err != nil {
-		if err = f.place("extensible array's super block", at, err); ofFile(err) {
-			return e.broken(err)
-		}
 		return err
 	}
-	c := f.cursor(b)
-	c.skip(head)
-	written := c.take(count * bitmap)
-	all := make([]page, count)
+	c := e.w.f.cursor(b)
+	c.skip(int64(6+e.w.f.offsets) + e.placeSize)
+	written := c.take(x.count * x.bitmap)
+	all := make([]page, x.count)
 	for i := range all {
-		all[i] = page{c.addr(), size, first + int64(i)*size}
+		all[i] = page{c.addr(), x.size, x.first + int64(i)*x.size}
 	}
 	return e.data(all, written)
 }
 
-// data reads the elements of the data blocks of a group. written has a bit for each page that
-// exists.
+// data takes note of the data blocks of a group. written has a bit for each page that exists.
 func (e *extensible) data(all []page, written []byte) error {
 	head := int64(6+e.w.f.offsets) + e.placeSize
 	perPage := int64(1) << e.pageBits
-	check := func(b []byte) error { return e.ofHeader(b, "EADB", e.header) }
-	var small, pages []page
 	for i, p := range all {
 		switch {
 		case p.off == undefined || p.first > e.to || p.first+p.count <= e.from:
 		case p.count <= perPage:
-			small = append(small, p)
+			e.blocks = append(e.blocks, p)
 		case written == nil:
 			return unsupported("pages in blocks of the index block are not supported")
 		default:
-			pages = append(pages, e.paged(p.off+head+4, p.count, perPage, p.first, written, int64(i)*(p.count/perPage))...)
+			e.inPages = append(e.inPages, e.paged(p.off+head+4, p.count, perPage, p.first, written, int64(i)*(p.count/perPage))...)
 		}
-		if len(pages) >= 1<<16 {
-			if err := e.pages(pages, "extensible array's page", 0, nil); err != nil {
+		if len(e.blocks)+len(e.inPages) >= 1<<16 {
+			if err := e.flush(); err != nil {
 				return err
 			}
-			pages = pages[:0]
 		}
 	}
-	if err := e.pages(small, "extensible array's block", head, check); err != nil {
+	return nil
+}
+
+// flush reads the elements of the data blocks that are known.
+func (e *extensible) flush() error {
+	head := int64(6+e.w.f.offsets) + e.placeSize
+	blocks, pages := e.blocks, e.inPages
+	e.blocks, e.inPages = nil, nil
+	err := e.pages(blocks, "extensible array's block", head, func(b []byte) error { return e.ofHeader(b, "EADB", e.header) })
+	if err != nil {
 		return err
 	}
 	return e.pages(pages, "extensible array's page", 0, nil)

@@ -35,6 +35,13 @@ func (t *tree1) level(nodes []int64, level int) error {
 	head := 8 + 2*f.offsets
 	size := int64(head + (2*t.k+1)*t.keySize + 2*t.k*f.offsets)
 	guess := min(size, 64<<10)
+	lead := 0
+	switch {
+	case t.kind == 0:
+		lead = inSymbolNode
+	case level == 0:
+		lead = -1
+	}
 	for batch := range slices.Chunk(nodes, nodesAtOnce) {
 		want := make([]span, len(batch))
 		for i, at := range batch {
@@ -46,7 +53,7 @@ func (t *tree1) level(nodes []int64, level int) error {
 		}
 		var below []int64
 		next := level
-		err := t.w.structures("B-tree node", want, t.broken, func(i int, b []byte) error {
+		err := t.w.structures("B-tree node", want, lead, t.broken, func(i int, b []byte) error {
 			n := level
 			children, err := t.node(want[i].off, b, size, &n)
 			if err == nil {
@@ -237,7 +244,7 @@ func (t *tree2) level(nodes []node2, depth int) error {
 			return corrupt("a B-tree has more nodes than fit into the file")
 		}
 		var below []node2
-		err := t.w.structures("B-tree node", want, t.broken, func(i int, b []byte) error {
+		err := t.w.structures("B-tree node", want, 0, t.broken, func(i int, b []byte) error {
 			children, err := t.node(batch[i], b, depth)
 			below = append(below, children...)
 			return err

@@ -11,11 +11,16 @@
 //
 // # Reading
 //
-// A file has many small structures that refer to each other. Walk reads all objects of a level at
-// the same time, each in a task of its own. When all tasks wait for bytes, it joins ranges that
-// are close together and sends several requests at a time. Trees and arrays of chunks are read by
-// levels too, several hundred nodes at a time, so an index of a hundred million chunks takes no
-// more memory than one of thousands. Structures that were read are cached for a while.
+// A file has many small structures that refer to each other. If each request takes time, Walk reads
+// many objects at the same time, each in a task of its own. When all tasks wait for bytes, it joins
+// ranges that are close together and sends several requests at a time. With these, it reads what
+// structures refer to that it finds by their signatures in the bytes that it has, and what lies
+// beside those that lead to others; for a file of any size that is at most some 2.6 MB. On a disk, it
+// reads one structure after another.
+//
+// Trees and arrays of chunks are read by levels, several hundred nodes at a time, so an index of a
+// hundred million chunks takes no more memory than one of thousands. Structures that were read are
+// cached for a while.
 //
 // # Damaged files
 //

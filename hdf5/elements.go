@@ -26,7 +26,12 @@ func (f *File) Elements(ctx context.Context, all []*Object, values bool) ([]Elem
 				if o.f != f { // of another file
 					own = o.f.wave(ctx)
 				}
-				if e.Data, e.Err = o.whole(own); e.Err == nil && values {
+				if ready := o.ready.Swap(nil); ready != nil {
+					*e = *ready
+				} else {
+					e.Data, e.Err = o.whole(own)
+				}
+				if e.Err == nil && values {
 					d := decoder{w: own}
 					e.Values, e.Err = d.all(o.Type, e.Data)
 				}
@@ -83,7 +88,7 @@ func (o *Object) wholeChunks(w *wave, p []byte, s selection) error {
 	for i, c := range o.chunks {
 		want[i] = span{c.Addr, c.Size}
 	}
-	stored, err := w.readAll(want)
+	stored, err := w.readAll(want, -1)
 	if err != nil {
 		return err
 	}

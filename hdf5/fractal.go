@@ -140,7 +140,7 @@ func (h *fractalHeap) tableSize(rows int) int64 {
 
 // readTables reads indirect blocks. A damaged one has no entries.
 func (h *fractalHeap) readTables(want []span, broken func(error) error) error {
-	all, err := h.w.readAll(want)
+	all, err := h.w.readAll(want, 0)
 	if err != nil {
 		return err
 	}
@@ -260,7 +260,7 @@ func (h *fractalHeap) some(ids [][]byte, do func(i int, b []byte) error, broken 
 		index[s] = len(want)
 		want = append(want, s)
 	}
-	read, err := h.w.readAll(want)
+	read, err := h.w.readAll(want, 0)
 	if err != nil {
 		return err
 	}

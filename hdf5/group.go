@@ -27,13 +27,36 @@ type Link struct {
 	File   string
 	// Order is the number of the link in order of creation, or -1 if that is not stored.
 	Order int64
+
+	table table // of the group that it refers to, as the link says, or zero
 }
+
+// table is where the links of an old group are: the addresses of a B-tree and of a local heap.
+type table struct{ tree, heap int64 }
+
+// inSymbolNode is the number of objects that a node of a symbol table usually has.
+const inSymbolNode = 6
 
 // isGroup reports whether an object's messages are those of a group.
 func (h *header) isGroup() bool {
 	return slices.ContainsFunc(h.messages, func(m message) bool {
 		return m.kind == msgSymbolTable || m.kind == msgLinkInfo || m.kind == msgLink
 	})
+}
+
+// table returns where the links of an old group are, if it has no others.
+func (w *wave) table(h *header) (t table, ok bool) {
+	for _, m := range h.messages {
+		switch {
+		case m.kind == msgLinkInfo || m.kind == msgLink || m.kind == msgSymbolTable && ok:
+			return t, false
+		case m.kind == msgSymbolTable:
+			var err error
+			t, err = w.f.parseTable(m.data)
+			ok = err == nil
+		}
+	}
+	return t, ok
 }
 
 // links reads the links of a group, sorted by name. The error reports what could not be read.
@@ -43,7 +66,10 @@ func (w *wave) links(h *header) (all []Link, err error) {
 		var wrong error
 		switch m.kind {
 		case msgSymbolTable:
-			more, wrong = w.symbolTable(m)
+			var t table
+			if t, wrong = w.f.parseTable(m.data); wrong == nil {
+				more, wrong = w.symbolTable(t)
+			}
 		case msgLinkInfo:
 			more, wrong = w.denseLinks(m)
 		case msgLink:
@@ -55,8 +81,12 @@ func (w *wave) links(h *header) (all []Link, err error) {
 		all = append(all, more...)
 		err = cmp.Or(err, w.f.place("link", m.off, wrong))
 	}
-	slices.SortFunc(all, func(a, b Link) int { return cmp.Compare(a.Name, b.Name) })
+	sortLinks(all)
 	return all, err
+}
+
+func sortLinks(all []Link) {
+	slices.SortFunc(all, func(a, b Link) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // parseLink parses a link message: version, flags, kind (if bit 3), order (8 bytes, if bit 2),
@@ -128,15 +158,16 @@ func (w *wave) denseLinks(m message) (all []Link, err error) {
 	return all, cmp.Or(err, wrong)
 }
 
-// symbolTable reads the links of an old group. A symbol table message has the addresses of a
-// B-tree and of a local heap.
-func (w *wave) symbolTable(m message) (all []Link, err error) {
+// parseTable parses a symbol table message.
+func (f *File) parseTable(b []byte) (table, error) {
+	c := f.cursor(b)
+	t := table{c.addr(), c.addr()}
+	return t, c.err()
+}
+
+// symbolTable reads the links of an old group.
+func (w *wave) symbolTable(at table) (all []Link, err error) {
 	f := w.f
-	c := f.cursor(m.data)
-	tree, heap := c.addr(), c.addr()
-	if err := c.err(); err != nil {
-		return nil, err
-	}
 	var names *localHeap
 	var heapErr error
 	var nodes []int64
@@ -150,20 +181,19 @@ func (w *wave) symbolTable(m message) (all []Link, err error) {
 		return w.spend(&w.room.records, 1, "nodes of symbol tables")
 	}}
 	w.together(
-		func() { names, heapErr = w.localHeap(heap) },
-		func() { err = t.walk(tree) },
+		func() { names, heapErr = w.localHeap(at.heap) },
+		func() { err = t.walk(at.tree) },
 	)
 	if err = cmp.Or(heapErr, err); err != nil {
 		return nil, err
 	}
-	entry := int64(2*f.offsets + 24)
-	size := 8 + 2*int64(f.leafK)*entry
+	size := f.symbolNodeSize()
 	for batch := range slices.Chunk(nodes, nodesAtOnce) {
 		want := make([]span, len(batch))
 		for i, at := range batch {
 			want[i] = span{at, min(size, max(8, f.size-at))}
 		}
-		err := w.structures("symbol table node", want, keep, func(i int, b []byte) error {
+		err := w.structures("symbol table node", want, inSymbolNode, keep, func(i int, b []byte) error {
 			w.saw("symbol table node", want[i].off, want[i].n)
 			more, err := f.symbols(b, names)
 			all = append(all, more...)
@@ -176,10 +206,25 @@ func (w *wave) symbolTable(m message) (all []Link, err error) {
 	return all, wrong
 }
 
+// symbolNodeSize and groupNodeSize return the sizes of the nodes of symbol tables, and of the trees
+// of these.
+func (f *File) symbolNodeSize() int64 { return 8 + 2*int64(f.leafK)*int64(2*f.offsets+24) }
+
+func (f *File) groupNodeSize() int64 {
+	return int64(8 + 2*f.offsets + (2*f.groupK+1)*f.lengths + 2*f.groupK*f.offsets)
+}
+
+// symbol parses an entry of a symbol table without the offset of its name.
+func (f *File) symbol(c *cursor) (at int64, kind uint32, rest []byte) {
+	at, kind = c.addr(), c.u32()
+	c.skip(4)
+	return at, kind, c.take(16)
+}
+
 // symbols parses a node of a symbol table: "SNOD", version, reserved, entries (u16). An entry is
 // the offset of its name in the heap, the address of its object header, kind (u32), reserved
-// (u32), and 16 bytes. Kind 2 is a soft link; its 16 bytes begin with the offset of the path in
-// the heap (u32).
+// (u32), and 16 bytes. Kind 1 is a group; its 16 bytes are its symbol table message. Kind 2 is a
+// soft link; its 16 bytes begin with the offset of the path in the heap (u32).
 func (f *File) symbols(b []byte, names *localHeap) (all []Link, err error) {
 	c := f.cursor(b)
 	if err := c.sign("SNOD", 1); err != nil {
@@ -189,19 +234,21 @@ func (f *File) symbols(b []byte, names *localHeap) (all []Link, err error) {
 	for range c.u16() {
 		l := Link{Order: -1}
 		at := c.size(f.offsets)
-		l.Addr = c.addr()
-		kind := c.u32()
-		c.skip(4)
-		rest := f.cursor(c.take(16))
+		var kind uint32
+		var rest []byte
+		l.Addr, kind, rest = f.symbol(c)
 		if err := c.err(); err != nil {
 			return all, err
 		}
 		if l.Name, err = names.text(at); err != nil {
 			return all, err
 		}
-		if kind == 2 {
+		switch kind {
+		case 1:
+			l.table, _ = f.parseTable(rest)
+		case 2:
 			l.Kind, l.Addr = SoftLink, 0
-			if l.Target, err = names.text(int64(rest.u32())); err != nil {
+			if l.Target, err = names.text(int64(f.cursor(rest).u32())); err != nil {
 				return all, err
 			}
 		}

@@ -18,6 +18,7 @@ const (
 	msgSymbolTable  = 0x11
 	msgBTreeK       = 0x13
 	msgAttrInfo     = 0x15
+	msgFileSpace    = 0x17
 	msgLast         = 0x18 // the last type
 
 	flagShared    = 1 << 1
@@ -56,7 +57,7 @@ func (w *wave) header(addr int64) (*header, error) {
 	if addr < 0 || addr >= w.f.size {
 		return h, w.f.place("object header", addr, corrupt("expected an address within the file, of %d bytes", w.f.size))
 	}
-	b, err := w.read(addr, min(headerGuess, w.f.size-addr))
+	b, err := w.readLeading(span{addr, min(headerGuess, w.f.size-addr)}, 1)
 	if err != nil {
 		return h, w.f.place("object header", addr, err)
 	}
@@ -122,7 +123,7 @@ func (w *wave) headerParts(h *header, b []byte) error {
 			}
 		}
 		var parts [][]byte
-		if parts, err = w.readAll(more); err != nil {
+		if parts, err = w.readAll(more, 0); err != nil {
 			return err
 		}
 		read := more

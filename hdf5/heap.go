@@ -93,7 +93,7 @@ func (w *wave) collections(at []int64, known map[int64]*collection) (map[int64]*
 			want = append(want, s)
 		}
 	}
-	read, err := w.readAll(want)
+	read, err := w.readAll(want, 0)
 	if err != nil {
 		return out, err
 	}
@@ -113,7 +113,7 @@ func (w *wave) collections(at []int64, known map[int64]*collection) (map[int64]*
 			out[s.off] = w.collection(s.off, b[:n])
 		}
 	}
-	if read, err = w.readAll(more); err != nil {
+	if read, err = w.readAll(more, 0); err != nil {
 		return out, err
 	}
 	for i, b := range read {

@@ -9,6 +9,8 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 )
 
 // A Kind is the kind of an object.
@@ -49,10 +51,12 @@ type Object struct {
 	Err error
 
 	f        *File
+	table    table // of a group, as the link to it says
 	dataErr  error // why the elements of a dataset cannot be read
 	indexed  bool  // chunks and indexErr are set
 	chunks   []Chunk
 	indexErr error
+	ready    atomic.Pointer[Elements] // those that were read ahead
 }
 
 // A Region is a structure of a file, such as "object header" or "B-tree node".
@@ -69,6 +73,9 @@ type WalkOptions struct {
 	// places are read as well; Object.Chunks then yields them without requests. A dataset that
 	// may have more chunks than remain is not included.
 	Chunks int64
+	// Elements is the number of elements below which those of a dataset are read as well, if each
+	// request takes time; [File.Elements] then returns them without requests.
+	Elements int64
 	// Seen is called for each structure that is read, in no particular order. Some structures are
 	// reported several times. It is called from one goroutine at a time.
 	Seen func(Region)
@@ -86,25 +93,26 @@ func (f *File) Walk(ctx context.Context, opt WalkOptions) iter.Seq2[*Object, err
 				opt.Seen(r)
 			}
 		}
-		seen := map[int64]bool{f.Root: true}
+		l := &loader{f: f, opt: opt, seen: map[int64]bool{f.Root: true}}
+		if f.far {
+			l.ahead = map[int64]*Object{}
+			l.scanCached()
+		}
 		for level := []found{{"/", f.Root}}; len(level) > 0; {
 			// Adjacent objects are read together.
 			slices.SortStableFunc(level, func(a, b found) int { return cmp.Compare(a.addr, b.addr) })
 			var below []found
 			for batch := range slices.Chunk(level, objectsAtOnce) {
-				objects := make([]*Object, len(batch))
-				for i, x := range batch {
-					objects[i] = &Object{Path: x.path, Addr: x.addr}
-				}
-				if err := f.load(ctx, opt, objects); err != nil {
+				objects, err := l.load(ctx, batch)
+				if err != nil {
 					yield(nil, err)
 					return
 				}
 				for i, o := range objects {
-					for _, l := range o.Links {
-						if l.Kind == HardLink && !seen[l.Addr] {
-							seen[l.Addr] = true
-							below = append(below, found{join(o.Path, l.Name), l.Addr})
+					for _, link := range o.Links {
+						if link.Kind == HardLink && !l.seen[link.Addr] {
+							l.seen[link.Addr] = true
+							below = append(below, found{join(o.Path, link.Name), link.Addr})
 						}
 					}
 					if !yield(o, nil) {
@@ -124,32 +132,89 @@ type found struct {
 	addr int64
 }
 
-// load reads objects whose addresses are known.
-func (f *File) load(ctx context.Context, opt WalkOptions, all []*Object) error {
-	w := f.wave(ctx)
-	w.seen = opt.Seen
-	tasks := make([]func(), len(all))
-	for i, o := range all {
-		tasks[i] = func() { w.object(o) }
+// loader reads objects, and some of those that their links lead to: so a file takes as many
+// rounds of requests as its longest chain of structures, and not the sum of those of all levels.
+type loader struct {
+	f    *File
+	opt  WalkOptions
+	seen map[int64]bool // objects that need not be read ahead
+
+	mu     sync.Mutex
+	chunks int64             // how many more chunks may be found
+	ahead  map[int64]*Object // objects that were read before it was their turn
+	guesses
+}
+
+// load returns the objects of a batch.
+func (l *loader) load(ctx context.Context, batch []found) ([]*Object, error) {
+	w := l.f.wave(ctx)
+	w.seen = l.opt.Seen
+	if l.ahead != nil {
+		w.loader = l
+	}
+	l.chunks = l.opt.Chunks
+	objects := make([]*Object, len(batch))
+	var tasks []func()
+	for i, x := range batch {
+		o := l.ahead[x.addr]
+		delete(l.ahead, x.addr)
+		if o == nil {
+			o = &Object{Addr: x.addr}
+			if x.addr == l.f.Root {
+				o.table = l.f.table
+			}
+			tasks = append(tasks, func() { w.object(o, l) })
+		}
+		o.Path, objects[i] = x.path, o
 	}
 	w.together(tasks...)
-	if opt.Values {
-		for i, o := range all {
-			tasks[i] = func() { w.values(o.Attributes) }
+	return objects, w.failed
+}
+
+// below reads objects that links lead to, unless too many are waiting for their turn. It drops what
+// the links say of them.
+func (l *loader) below(w *wave, links []Link) {
+	var tasks []func()
+	l.mu.Lock()
+	for i := range links {
+		link := links[i]
+		links[i].table = table{}
+		if l.ahead != nil && len(l.ahead) < objectsAtOnce && link.Kind == HardLink && !l.seen[link.Addr] && l.ahead[link.Addr] == nil {
+			o := &Object{Addr: link.Addr, table: link.table}
+			l.ahead[o.Addr] = o
+			tasks = append(tasks, func() { w.object(o, l) })
 		}
-		w.together(tasks...)
 	}
-	if room := opt.Chunks; room > 0 {
-		tasks = tasks[:0]
-		for _, o := range all {
-			if n, ok := multiply(o.count()...); ok && n <= room {
-				room -= n
-				tasks = append(tasks, func() { o.readIndex(w) })
-			}
+	l.mu.Unlock()
+	w.together(tasks...)
+}
+
+// data reads the index of a dataset, and its elements, as far as that was requested.
+func (l *loader) data(w *wave, o *Object) {
+	n, ok := multiply(o.count()...)
+	l.mu.Lock()
+	if ok = ok && n <= l.chunks; ok {
+		l.chunks -= n
+	}
+	l.mu.Unlock()
+	if ok {
+		o.readIndex(w)
+	}
+	if n := o.Space.Elements(); ok && l.f.far && n >= 0 && n < l.opt.Elements && o.Bytes() <= mostReady && o.inFile() {
+		e := &Elements{}
+		if e.Data, e.Err = o.whole(w); e.Err == nil && o.Type.variable {
+			d := decoder{w: w}
+			d.prepare(o.Type, e.Data, 0) // an error occurs again
 		}
-		w.together(tasks...)
+		o.ready.Store(e)
 	}
-	return w.failed
+}
+
+const mostReady = 64 << 10 // size of a dataset whose elements are read together with it
+
+// inFile reports whether the elements of a dataset are in this file.
+func (o *Object) inFile() bool {
+	return o.Kind == Dataset && o.dataErr == nil && o.Layout.Class != External && o.Layout.Class != Virtual
 }
 
 // count returns the shape of the grid of chunks, or nil if there is none.
@@ -175,16 +240,31 @@ func (o *Object) readIndex(w *wave) {
 	o.indexErr = cmp.Or(o.indexErr, err)
 }
 
-// object reads an object.
-func (w *wave) object(o *Object) {
+// object reads an object, and what l wants of it.
+func (w *wave) object(o *Object, l *loader) {
 	o.f = w.f
-	h, err := w.header(o.Addr)
+	var h *header
+	var err, linkErr, attrErr error
+	// What the link says of a group is probably right, and saves a round.
+	early := w.f.far && w.seen == nil && o.table != (table{})
+	var links []Link
+	var earlyErr error
+	if early {
+		w.together(
+			func() { h, err = w.header(o.Addr) },
+			func() {
+				links, earlyErr = w.symbolTable(o.table)
+				l.below(w, links)
+			},
+		)
+	} else {
+		h, err = w.header(o.Addr)
+	}
 	for _, m := range h.messages {
 		if m.kind > msgLast && m.flags&flagMustKnow != 0 {
 			err = errors.Join(err, w.f.place("object header", h.addr, unsupported("messages of type %d are not supported", m.kind)))
 		}
 	}
-	var linkErr, attrErr error
 	switch {
 	case h.isGroup():
 		o.Kind = Group
@@ -193,19 +273,34 @@ func (w *wave) object(o *Object) {
 	case h.has(msgType):
 		o.Kind = NamedType
 	}
-	w.together(
-		func() {
-			if o.Kind == Group {
+	var tasks []func()
+	if o.Kind == Group {
+		tasks = append(tasks, func() {
+			if t, ok := w.table(h); early && ok && t == o.table && earlyErr == nil {
+				sortLinks(links)
+				o.Links = links
+			} else {
 				o.Links, linkErr = w.links(h)
 			}
-		},
-		func() { o.Attributes, attrErr = w.attributes(h) },
-		func() {
-			if o.Kind == Dataset || o.Kind == NamedType {
-				o.dataErr = w.dataset(o, h)
+			l.below(w, o.Links)
+		})
+	}
+	if h.has(msgAttribute) || h.has(msgAttrInfo) {
+		tasks = append(tasks, func() {
+			if o.Attributes, attrErr = w.attributes(h); l.opt.Values {
+				w.values(o.Attributes)
 			}
-		},
-	)
+		})
+	}
+	if o.Kind == Dataset || o.Kind == NamedType {
+		tasks = append(tasks, func() {
+			o.dataErr = w.dataset(o, h)
+			if o.Kind == Dataset && o.dataErr == nil && err == nil {
+				l.data(w, o)
+			}
+		})
+	}
+	w.together(tasks...)
 	if o.Kind == Unknown && err == nil {
 		err = w.f.place("object header", o.Addr, corrupt("expected a group, a dataset or a datatype, found %d messages of others", len(h.messages)))
 	}
@@ -312,8 +407,9 @@ func (o *Object) Readable() error {
 
 // At returns the object whose header is at an address, as in references and links.
 func (f *File) At(ctx context.Context, addr int64) (*Object, error) {
-	o := &Object{Addr: addr}
-	return o, f.load(ctx, WalkOptions{}, []*Object{o})
+	l := &loader{f: f, seen: map[int64]bool{}}
+	all, err := l.load(ctx, []found{{addr: addr}})
+	return all[0], err
 }
 
 // join appends a name to a path.

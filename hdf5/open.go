@@ -41,6 +41,11 @@ type File struct {
 	spare    int64 // see joined
 	ahead    int64 // how much is read when little is needed
 	small    int64
+	far      bool  // a request takes time
+	credit   int64 // see joined
+	margin   int64
+	page     int64 // structures are in pages of this size; 0 if they are not
+	earn     int64 // how much credit may still be given
 
 	shared []sharedHeap
 	opened []Region // what Open has read
@@ -64,6 +69,7 @@ type Superblock struct {
 	leafK, groupK    int   // half of the number of entries in nodes of old groups
 	chunkK           int   // half of the number of entries in nodes of chunks
 	extension        int64 // address of an object header
+	table            table // of the root group, as the superblock says
 }
 
 // Open reads the superblock of the file o. If the file has no signature, the error wraps
@@ -78,7 +84,8 @@ func Open(ctx context.Context, o store.Object) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{Limit: DefaultLimit, obj: o, name: info.Name, size: info.Size, spare: spare, ahead: shortFew, small: small, types: map[string]*Datatype{}}
+	f := &File{Limit: DefaultLimit, obj: o, name: info.Name, size: info.Size, spare: spare, ahead: shortFew, small: small, far: o.Can().ReadEnd != nil, earn: min(mostCredit, info.Size/3), margin: mostMargin, types: map[string]*Datatype{}}
+	f.cache.near = !f.far
 	f.cache.add(0, head[:n])
 	w := f.wave(ctx)
 	w.seen = func(r Region) { f.opened = append(f.opened, r) }
@@ -178,7 +185,10 @@ func (w *wave) superblock(at int64) error {
 	f.End = c.size(f.offsets)    // from the start of the file
 	c.skip(2 * int64(f.offsets)) // includes the offset of the root group's name in a heap
 	f.Root = c.addr()
-	c.skip(24)
+	if kind := c.u32(); kind == 1 {
+		f.table, _ = f.parseTable(b[min(len(b), c.at+4):])
+	}
+	c.skip(20)
 	w.saw("superblock", at, int64(c.at))
 	if f.leafK == 0 || f.groupK == 0 || f.chunkK == 0 {
 		return corrupt("expected K above 0, found %d, %d and %d", f.leafK, f.groupK, f.chunkK)
@@ -199,6 +209,9 @@ func (w *wave) superblockExtension() error {
 				return err
 			}
 		}
+		if m.kind == msgFileSpace {
+			w.f.page = w.f.pageSize(m.data)
+		}
 		if m.kind != msgBTreeK {
 			continue
 		}
@@ -212,4 +225,16 @@ func (w *wave) superblockExtension() error {
 		}
 	}
 	return nil
+}
+
+// pageSize parses a file space message of version 1: version, strategy, a flag, a threshold (length),
+// and bytes of a page (length). It returns 0 if the file does not consist of pages, or of large ones.
+func (f *File) pageSize(b []byte) int64 {
+	c := f.cursor(b)
+	version, strategy := c.u8(), c.u8()
+	c.skip(1 + int64(f.lengths))
+	if n := c.length(); version == 1 && strategy == 1 && n <= mostAhead {
+		return n
+	}
+	return 0
 }

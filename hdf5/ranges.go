@@ -16,18 +16,45 @@ const (
 	farther   = 16 << 10 // a gap that may be read
 	spare     = 64 << 10 // bytes of longer gaps that may be read for the structures of a file
 	short     = 2 << 10  // minimum size of a request
+	shortNear = 16 << 10 // the same if a request takes no time
 	shortFew  = 8 << 10  // the same if there are few requests; doubles each time
 	mostAhead = 256 << 10
 	small     = 512 << 10 // a file of this size is read as a whole
 	few       = 8
-	longest   = 4 << 20 // largest size of a joined request
+	longest   = 1 << 20 // largest size of a joined request, which caches below keep
 	cacheSize = 16 << 20
+
+	// What may be read beside structures that lead to others. The sums are for a whole file, however
+	// large it is.
+	island     = 96 << 10   // a gap for each structure that is expected: a request costs about as much
+	mostCredit = 1536 << 10 // all such gaps
+	aheadFor   = 8 << 10    // bytes from one that leads to another
+	aheadOn    = 128 << 10  // the same if it continues what has been read
+	mostMargin = 1 << 20    // all such bytes
 )
 
 // span is a run of bytes to read.
 type span struct{ off, n int64 }
 
 func (s span) end() int64 { return s.off + s.n }
+
+// wish is a span to read. lead is the number of structures that it probably leads to, none of
+// which has been read; they are often near it, and near each other. It is -1 if what it leads to is
+// read in any case.
+type wish struct {
+	span
+	lead int
+	last int64 // where the last part with a lead begins
+}
+
+// wishes returns wishes for spans, which have the same lead.
+func wishes(all []span, lead int) []wish {
+	out := make([]wish, len(all))
+	for i, s := range all {
+		out[i] = wish{s, lead, s.off}
+	}
+	return out
+}
 
 // piece is a run of bytes that is in memory.
 type piece struct {
@@ -41,6 +68,7 @@ func (p piece) end() int64 { return p.off + int64(len(p.b)) }
 // cache keeps the structures of a file that were read last, because other structures are near
 // them.
 type cache struct {
+	near   bool // reads take no time
 	mu     sync.Mutex
 	pieces []piece // sorted by offset
 	held   int64
@@ -57,6 +85,17 @@ func (c *cache) find(s span) []byte {
 		}
 	}
 	return nil
+}
+
+// findAll returns the bytes of several spans, or nil if not all of them are there.
+func (c *cache) findAll(want []span) [][]byte {
+	got := make([][]byte, len(want))
+	for i, s := range want {
+		if got[i] = c.find(s); got[i] == nil && s.n > 0 {
+			return nil
+		}
+	}
+	return got
 }
 
 // around extends s to the range from from to to, except for what is cached at either end.
@@ -84,7 +123,7 @@ func (c *cache) add(off int64, b []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := 0
-	for i < len(c.pieces) {
+	for i < len(c.pieces) && !c.near { // else copies cost more than reads
 		p := c.pieces[i]
 		from, to := min(off, p.off), max(off+int64(len(b)), p.end())
 		if p.off > off+int64(len(b)) {
@@ -121,16 +160,21 @@ func (c *cache) forget() {
 	})
 }
 
-// joined sorts spans and returns the spans to read. Spans that overlap or are close together
-// become one. The smallest of the remaining gaps are read too, as long as that adds at most a
-// quarter, and then as long as bytes are left in spare.
-func joined(want []span, spare *int64) []span {
-	slices.SortFunc(want, func(a, b span) int { return cmp.Compare(a.off, b.off) })
-	var all []span
+// joined sorts wishes and returns the spans to read. Those that overlap or are close together
+// become one. The smallest of the remaining gaps are read too: as long as that adds at most a
+// quarter, then as long as bytes are left in spare, and beside what leads to other structures as
+// long as bytes are left in credit.
+func (f *File) joined(want []wish) []wish {
+	slices.SortFunc(want, func(a, b wish) int { return cmp.Compare(a.off, b.off) })
+	var all []wish
 	var total int64
 	for _, s := range want {
 		if n := len(all); n > 0 && s.off <= all[n-1].end()+nearby && (s.end()-all[n-1].off <= longest || s.off < all[n-1].end()) {
 			all[n-1].n = max(all[n-1].n, s.end()-all[n-1].off)
+			all[n-1].lead = together(all[n-1].lead, s.lead)
+			if s.lead > 0 {
+				all[n-1].last = s.last
+			}
 			continue
 		}
 		all = append(all, s)
@@ -147,25 +191,41 @@ func joined(want []span, spare *int64) []span {
 	join := make([]bool, len(all))
 	room := total / 4
 	for _, i := range before {
+		n := gap(i)
 		from := &room
-		if gap(i) > min(room, farther) {
-			from = spare
+		if n > min(room, farther) {
+			from = &f.spare
 		}
-		if gap(i) > *from {
-			break
+		if n > *from {
+			from = &f.credit
+			if n > min(*from, int64(together(all[i-1].lead, all[i].lead))*island) {
+				continue
+			}
 		}
-		*from -= gap(i)
+		*from -= n
 		join[i] = true
 	}
-	var out []span
+	var out []wish
 	for i, s := range all {
 		if n := len(out); join[i] && s.end()-out[n-1].off <= longest {
 			out[n-1].n = s.end() - out[n-1].off
+			out[n-1].lead = together(out[n-1].lead, s.lead)
+			if s.lead > 0 {
+				out[n-1].last = s.last
+			}
 			continue
 		}
 		out = append(out, s)
 	}
 	return out
+}
+
+// together returns the lead of two wishes.
+func together(a, b int) int {
+	if a < 0 || b < 0 {
+		return max(a, b)
+	}
+	return a + b
 }
 
 // unknown returns the part of a span that is not cached, without considering pieces in its
@@ -192,16 +252,19 @@ func (c *cache) unknown(s span) span {
 }
 
 // fetch reads spans, all at the same time. They must be within the file.
-func (f *File) fetch(ctx context.Context, want []span) ([][]byte, error) {
+func (f *File) fetch(ctx context.Context, want []wish, l *loader) ([][]byte, error) {
 	got := make([][]byte, len(want))
-	var missing []span
+	var missing []wish
 	for i, s := range want {
-		if got[i] = f.cache.find(s); got[i] == nil && s.n > 0 {
-			missing = append(missing, f.cache.unknown(s))
+		if got[i] = f.cache.find(s.span); got[i] == nil && s.n > 0 {
+			missing = append(missing, wish{f.cache.unknown(s.span), s.lead, s.last})
 		}
 	}
 	if len(missing) == 0 {
 		return got, ctx.Err()
+	}
+	if l != nil && f.far {
+		missing = append(missing, l.hints(ctx)...)
 	}
 	ranges := f.ranges(missing)
 	read := make([]piece, len(ranges))
@@ -212,6 +275,9 @@ func (f *File) fetch(ctx context.Context, want []span) ([][]byte, error) {
 		}
 		read[i] = piece{off: ranges[i].off, b: b}
 		f.cache.add(ranges[i].off, b)
+		if l != nil && f.far {
+			l.scan(ranges[i].off, b)
+		}
 		return nil
 	})
 	if err != nil {
@@ -221,8 +287,8 @@ func (f *File) fetch(ctx context.Context, want []span) ([][]byte, error) {
 		if got[i] != nil || s.n == 0 {
 			continue
 		}
-		if got[i] = (&cache{pieces: read}).find(s); got[i] == nil {
-			got[i] = f.cache.find(s)
+		if got[i] = (&cache{pieces: read}).find(s.span); got[i] == nil {
+			got[i] = f.cache.find(s.span)
 		}
 		if got[i] == nil { // what was cached of it has been dropped
 			got[i] = make([]byte, s.n)
@@ -234,27 +300,84 @@ func (f *File) fetch(ctx context.Context, want []span) ([][]byte, error) {
 	return got, nil
 }
 
-// ranges returns the ranges to read for the given spans. Short ones are extended in both
+// ranges returns the ranges to read for the given wishes. Short ones are extended in both
 // directions, because what an object refers to is often beside it.
-func (f *File) ranges(want []span) []span {
+func (f *File) ranges(want []wish) []wish {
 	f.planning.Lock()
 	defer f.planning.Unlock()
 	if f.size <= f.small {
-		return []span{{0, f.size}}
+		return []wish{{span{0, f.size}, 0, 0}}
 	}
-	all := joined(want, &f.spare)
+	if f.far {
+		for _, s := range want {
+			n := min(int64(max(s.lead, 0))*island, f.earn)
+			f.earn -= n
+			f.credit += n
+		}
+	}
+	for i, s := range want {
+		if f.page > 0 && s.n <= f.page {
+			from, to := s.off/f.page*f.page, (s.end()+f.page-1)/f.page*f.page
+			want[i].span = f.cache.around(s.span, from, min(to, f.size))
+		}
+	}
+	all := f.joined(want)
 	least := int64(short)
-	if len(all) <= few { // it is not known yet what is needed next, but that will be several ranges
+	if !f.far {
+		least = shortNear
+	} else if len(all) <= few { // it is not known yet what is needed next, but that will be several ranges
 		least = max(shortFew, f.ahead/int64(len(all)))
 		f.ahead = min(2*f.ahead, mostAhead)
 	}
+	if f.page > 0 {
+		return f.joined(all) // what is beside them is in other pages
+	}
 	for i, s := range all {
+		if f.far && s.lead > 0 {
+			all[i].span = f.around(s)
+			continue
+		}
+		least := least
+		if s.lead < 0 {
+			least = short
+		}
 		if s.n < least {
 			from := max(0, s.off-least/4)
-			all[i] = f.cache.around(s, from, min(max(s.end(), from+least), f.size))
+			all[i].span = f.cache.around(s.span, from, min(max(s.end(), from+least), f.size))
 		}
 	}
-	return joined(all, &f.spare)
+	return f.joined(all)
+}
+
+// around extends a wish by what is probably needed next: more than usual if it continues what has
+// been read, or has many structures already.
+func (f *File) around(s wish) span {
+	ahead := int64(aheadFor)
+	before := f.cache.before(s.off)
+	gap := s.off - before
+	if gap <= nearby || s.n >= 4<<10 && s.n <= int64(s.lead)<<11 {
+		ahead = min(max(aheadOn, s.n), mostAhead)
+	}
+	ahead = min(ahead, max(f.margin, short))
+	from, to := max(0, s.off-shortFew), min(max(s.end(), s.last+ahead), f.size)
+	f.margin -= to - s.end()
+	if gap <= min(f.credit, int64(s.lead)*island) {
+		f.credit -= gap
+		from = before
+	}
+	return f.cache.around(s.span, from, to)
+}
+
+// before returns the end of the piece before an offset, or 0.
+func (c *cache) before(off int64) (end int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.pieces {
+		if p.end() <= off {
+			end = p.end()
+		}
+	}
+	return end
 }
 
 // each calls do for the numbers below n, several at a time.
@@ -276,9 +399,11 @@ func (f *File) each(ctx context.Context, n int, do func(ctx context.Context, i i
 // another, as if it were alone. When all tasks wait for bytes, the wave reads for all of them at
 // once. So thousands of objects take only as many rounds of requests as the deepest of them.
 type wave struct {
-	f    *File
-	ctx  context.Context
-	seen func(Region) // may be nil
+	f      *File
+	ctx    context.Context
+	seen   func(Region) // may be nil
+	loader *loader      // what the wave is for, if all of the file will be read
+	misses *[]wish      // if it is not nil, nothing is read: what is not cached is added here
 
 	mu      sync.Mutex
 	live    int // tasks that have not ended and do not wait for other tasks
@@ -311,7 +436,7 @@ func (w *wave) spend(room *int64, n int64, what string) error {
 }
 
 type request struct {
-	want []span
+	want []wish
 	got  [][]byte
 	done chan error
 }
@@ -321,21 +446,44 @@ func (f *File) wave(ctx context.Context) *wave { return &wave{f: f, ctx: ctx, li
 
 // read returns the bytes of one span.
 func (w *wave) read(off, n int64) ([]byte, error) {
-	all, err := w.readAll([]span{{off, n}})
+	return w.readLeading(span{off, n}, 0)
+}
+
+// readLeading returns the bytes of a span with that lead.
+func (w *wave) readLeading(s span, lead int) ([]byte, error) {
+	all, err := w.readAll([]span{s}, lead)
 	if err != nil {
 		return nil, err
 	}
 	return all[0], nil
 }
 
-// readAll returns the bytes of several spans.
-func (w *wave) readAll(want []span) ([][]byte, error) {
+// readAll returns the bytes of several spans, each with that lead.
+func (w *wave) readAll(want []span, lead int) ([][]byte, error) {
 	for _, s := range want {
 		if err := w.f.holds(s); err != nil {
 			return nil, err
 		}
 	}
-	r := &request{want: want, done: make(chan error, 1)}
+	if got := w.f.cache.findAll(want); got != nil {
+		return got, w.ctx.Err()
+	}
+	if w.misses != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		*w.misses = append(*w.misses, wishes(want, lead)...)
+		return nil, errMissing
+	}
+	if !w.f.far {
+		got, err := w.f.fetch(w.ctx, wishes(want, lead), nil)
+		if err != nil {
+			w.mu.Lock()
+			w.failed = cmp.Or(w.failed, err)
+			w.mu.Unlock()
+		}
+		return got, err
+	}
+	r := &request{want: wishes(want, lead), done: make(chan error, 1)}
 	w.mu.Lock()
 	w.waiting = append(w.waiting, r)
 	w.step()
@@ -343,12 +491,14 @@ func (w *wave) readAll(want []span) ([][]byte, error) {
 	return r.got, err
 }
 
+var errMissing = &marked{text: "not read yet"}
+
 // nodesAtOnce is the number of structures that are passed to structures at a time.
 const nodesAtOnce = 512
 
 // structures reads structures of a kind, and calls do with the bytes of each. It calls broken for
 // damaged ones, which decides whether to continue.
-func (w *wave) structures(what string, all []span, broken func(error) error, do func(i int, b []byte) error) error {
+func (w *wave) structures(what string, all []span, lead int, broken func(error) error, do func(i int, b []byte) error) error {
 	var want []span
 	var index []int
 	for i, s := range all {
@@ -358,7 +508,7 @@ func (w *wave) structures(what string, all []span, broken func(error) error, do 
 			return err
 		}
 	}
-	read, err := w.readAll(want)
+	read, err := w.readAll(want, lead)
 	if err != nil {
 		return err
 	}
@@ -403,7 +553,7 @@ func (w *wave) step() {
 			want = append(want, r.want...)
 		}
 	}
-	got, err := w.f.fetch(w.ctx, want)
+	got, err := w.f.fetch(w.ctx, want, w.loader)
 	if err != nil {
 		w.mu.Lock()
 		w.failed = cmp.Or(w.failed, err)
@@ -421,6 +571,12 @@ func (w *wave) step() {
 // the count of tasks, and the caller takes that of the last task to end.
 func (w *wave) together(tasks ...func()) {
 	left := len(tasks)
+	if left == 1 || !w.f.far || w.misses != nil { // nothing is gained by reading for several at a time
+		for _, task := range tasks {
+			task()
+		}
+		return
+	}
 	if left == 0 {
 		return
 	}

@@ -7,7 +7,6 @@ import (
 	"math"
 	"math/big"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -179,7 +178,8 @@ func TestJoinedRangesHaveAll(t *testing.T) {
 			want[i] = span{rnd.Int64N(1 << uint(8+rnd.IntN(16))), 1 + rnd.Int64N(1<<uint(1+rnd.IntN(12)))}
 		}
 		rnd.Shuffle(len(want), func(i, j int) { want[i], want[j] = want[j], want[i] })
-		all := joined(append([]span{}, want...), new(rnd.Int64N(spare)))
+		f := &File{spare: rnd.Int64N(spare), credit: rnd.Int64N(mostCredit)}
+		all := f.joined(wishes(want, rnd.IntN(8)-1))
 		for i, r := range all {
 			if i > 0 && r.off < all[i-1].end() {
 				t.Fatalf("%v overlap", all)
@@ -214,12 +214,11 @@ func fetchReadsLittleTwice(t *testing.T) {
 			off := rnd.Int64N(f.size)
 			want[i] = span{off, min(rnd.Int64N(1<<uint(1+rnd.IntN(16))), f.size-off)}
 		}
-		asked := slices.Clone(want)
-		got, err := f.fetch(t.Context(), want)
+		got, err := f.fetch(t.Context(), wishes(want, 0), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, s := range asked {
+		for i, s := range want {
 			if !bytes.Equal(got[i], b[s.off:s.end()]) {
 				t.Fatalf("%v differs", s)
 			}

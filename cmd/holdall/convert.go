@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -60,9 +61,13 @@ store.`,
 // here.
 func (a *app) convert(ctx context.Context, src string, p packing) error {
 	to, dst := a.format, a.writes(p.out)
-	in, err := a.openAs(ctx, src, asked{p.from, a.view}, false)
+	in, refers := a.openLinked(ctx, src, dst, &p)
+	var err error
+	if !refers {
+		in, err = a.openAs(ctx, src, asked{p.from, a.view}, false)
+	}
 	var unseen []format.Problem
-	if err == nil && a.view == "" && keysWanted(in, dst, src, p.out, &p.o) {
+	if !refers && err == nil && a.view == "" && keysWanted(in, dst, src, p.out, &p.o) {
 		same := in.Format().Name == dst.Name
 		bare := dst.Bare != nil && dst.Bare(p.out)
 		if in, err = a.openToRefer(ctx, in, bare && !p.o.Embed, p.o.Refer); err == nil && same {
@@ -101,16 +106,61 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 // flag says otherwise, references link to arrays of many chunks, as LINDI's
 // own do.
 func (a *app) openToRefer(ctx context.Context, in *holdall.Archive, bare bool, refer string) (*holdall.Archive, error) {
-	const arrays, address, many = "link-arrays", "link-address", "1000"
-	var unsaid map[string]string
-	if bare && in.Format().Param(format.ToOpen, arrays) != nil {
-		unsaid = map[string]string{arrays: many}
-		if refer != "here" {
-			unsaid[address] = refer
-		}
+	unsaid := linksOf(in.Format(), refer)
+	if !bare {
+		unsaid = nil
+	}
+	if unsaid == nil && in.Format().ViewOf(in.Options().View) == zarrView {
+		return in, nil
 	}
 	defer in.Close()
 	return a.openAgain(ctx, in, unsaid)
+}
+
+// linksOf returns the parameters with which arrays of many chunks are links to the file at the
+// address refer. It returns nil if the format has no such links.
+func linksOf(f *format.Format, refer string) map[string]string {
+	const arrays, address, many = "link-arrays", "link-address", "1000"
+	if f.Param(format.ToOpen, arrays) == nil {
+		return nil
+	}
+	unsaid := map[string]string{arrays: many}
+	if refer != "here" {
+		unsaid[address] = refer
+	}
+	return unsaid
+}
+
+// openLinked opens a file whose arrays of many chunks become links, if its name shows that it is
+// one. It reports false if the archive must be opened to know how to convert it. No index is used,
+// because an index of the file has no links.
+func (a *app) openLinked(ctx context.Context, src string, to *format.Format, p *packing) (*holdall.Archive, bool) {
+	f := format.All().ByExtension(src)
+	if f == nil || f == to || f.ViewOf("") != zarrView || !to.Refers || to.Bare == nil || !to.Bare(p.out) || p.o.Embed || p.from != "" || a.view != "" || a.index != "" {
+		return nil, false
+	}
+	refer := cmp.Or(p.o.Refer, "here")
+	unsaid := linksOf(f, refer)
+	if unsaid == nil {
+		return nil, false
+	}
+	a.address = store.Redact(src)
+	st, name, err := a.locateIn(ctx, src)
+	if err != nil {
+		return nil, false
+	}
+	o := a.openOptions()
+	maps.Copy(unsaid, o.Param)
+	o.Format, o.Param = "", unsaid
+	in, err := a.openIn(ctx, st, name, o)
+	if err != nil || in.Format() != f {
+		if err == nil {
+			in.Close()
+		}
+		return nil, false
+	}
+	a.opened, p.o.Refer = append(a.opened, in), refer
+	return in, true
 }
 
 // keysWanted reports whether an archive is to be converted key by key, to a

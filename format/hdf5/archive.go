@@ -38,17 +38,11 @@ func openArchive(ctx context.Context, st store.Store, name string, o format.Open
 		return nil, err
 	}
 	a := &archive{obj: obj, name: name, address: cmp.Or(storekit.AddressOf(st, name), name), limits: o.Limits.OrDefault(), byAddr: map[int64]*h5.Object{}}
-	info, err := obj.Info(ctx)
-	if err != nil {
-		obj.Close()
-		return nil, err
-	}
-	a.size = info.Size
 	if a.f, err = h5.Open(ctx, obj); err != nil {
 		obj.Close()
 		return nil, a.corrupt("", err)
 	}
-	a.f.Outside = o.Outside
+	a.size, a.f.Outside = a.f.Size(), o.Outside
 	return a, nil
 }
 
@@ -63,7 +57,7 @@ const listedChunks = 1 << 20
 // load reads all objects.
 func (a *archive) load(ctx context.Context) error {
 	room := a.limits.Index
-	for o, err := range a.f.Walk(ctx, h5.WalkOptions{Values: true, Chunks: listedChunks}) {
+	for o, err := range a.f.Walk(ctx, h5.WalkOptions{Values: true, Chunks: listedChunks, Elements: smallElements}) {
 		if err != nil {
 			return err
 		}
