@@ -120,7 +120,13 @@ func (a *app) openToRefer(ctx context.Context, in *holdall.Archive, bare bool, r
 // for data that has arrays but is not an archive of that format.
 func keysWanted(in *holdall.Archive, to *format.Format, src, dst string, o *holdall.PackOptions) bool {
 	f := in.Format()
-	if f == nil || !to.Refers || !slices.Contains(f.Views, zarrView) {
+	if f == nil || !slices.Contains(f.Views, zarrView) {
+		return false
+	}
+	if to.FromZarr != nil {
+		return true
+	}
+	if !to.Refers {
 		return false
 	}
 	bare, other := refers(in, to, src, dst, o.Embed, &o.Refer)
