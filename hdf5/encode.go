@@ -312,10 +312,13 @@ func (e *encoder) chunked(o *Object, chunks []Chunk) {
 	}
 	filtered := len(o.Filters) > 0
 	single := slices.Equal(o.Layout.Chunk, o.Space.Dims) && slices.Equal(o.Space.Dims, o.Space.Max)
-	const lengthSize = 8
-	p := []byte{4, byte(Chunked), 0, byte(len(o.Layout.Chunk) + 1), lengthSize}
-	for _, n := range append(slices.Clip(o.Layout.Chunk), o.Type.Size) {
-		p = le.AppendUint64(p, uint64(n))
+	lengths := append(slices.Clip(o.Layout.Chunk), o.Type.Size)
+	lengthSize := encodedSize(uint64(slices.Max(lengths)))
+	p := []byte{4, byte(Chunked), 0, byte(len(lengths)), byte(lengthSize)}
+	for _, n := range lengths {
+		for k := range lengthSize {
+			p = append(p, byte(n>>(8*k)))
+		}
 	}
 	if single {
 		p = append(p, byte(SingleChunk))

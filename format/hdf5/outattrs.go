@@ -196,7 +196,7 @@ func (n *outNode) describe() {
 	}
 	name := path.Base(n.path)
 	if n.dimension > 0 {
-		name = fmt.Sprintf("%s%10d", onlyDimension, n.dimension-1)
+		name = fmt.Sprintf("%s.%10d", onlyDimension, n.dimension-1)
 	}
 	add := func(name string, t *h5.Datatype, dims []int64, b block) {
 		if !slices.ContainsFunc(n.attrs, func(a outAttr) bool { return a.Name == name }) {
