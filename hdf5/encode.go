@@ -14,14 +14,14 @@ const SuperblockSize = 48
 
 // Limits of what is encoded.
 const (
-	maxMessage  = 0xffff     // bytes of a message of an object header
-	maxDense    = 1<<24 - 64 // bytes of an attribute that is no message
-	compactUpTo = 256        // links that are in the header of their group; the library searches them one by one
-	denseUpTo   = 0xffff     // links in a tree of one node
-	pageBits    = 10         // of a fixed array, as the library has it
-	heapLeast   = 4096       // bytes of a collection of a heap, which the library expects
-	heapObjects = 0xffff     // numbers in a collection
-	nowhere     = ^uint64(0) // the address of something that does not exist
+	maxMessage   = 0xffff     // bytes of a message of an object header
+	maxDense     = 1<<24 - 64 // bytes of an attribute that is no message
+	compactBytes = 1 << 20    // attributes that are in the header of their object
+	compactUpTo  = 256        // links that are in the header of their group; the library searches them one by one
+	pageBits     = 10         // of a fixed array, as the library has it
+	heapLeast    = 4096       // bytes of a collection of a heap, which the library expects
+	heapObjects  = 0xffff     // numbers in a collection
+	nowhere      = ^uint64(0) // the address of something that does not exist
 )
 
 // EncodeSuperblock returns the superblock of a file: version 3, with the address of the root's header
@@ -123,7 +123,7 @@ func (e *encoder) put(fromEnd int, make func(at int64) []byte) {
 const noPlaces = "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
 
 func (e *encoder) links(all []Link) {
-	dense := len(all) > compactUpTo && len(all) <= denseUpTo
+	dense := len(all) > compactUpTo
 	e.message(msgLinkInfo, []byte("\x00\x00"+noPlaces))
 	if dense {
 		objects, names := make([][]byte, len(all)), make([]string, len(all))
@@ -164,10 +164,11 @@ func charset(s string) byte {
 
 func (e *encoder) attributes(all []Attribute) {
 	objects, names := make([][]byte, len(all)), make([]string, len(all))
-	dense := false
+	dense, total := false, 0
 	for i, a := range all {
 		objects[i], names[i] = e.attribute(a), a.Name
-		dense = dense || len(objects[i]) > maxMessage
+		total += len(objects[i])
+		dense = dense || len(objects[i]) > maxMessage || total > compactBytes
 	}
 	if !dense {
 		for _, p := range objects {
@@ -208,7 +209,7 @@ func (e *encoder) dense(objects [][]byte, names []string, kind byte) {
 	}
 	size := max(least, 1<<bits.Len(uint(total-1)))
 	mostObject := uint32(min(1<<(8*lengthSize)-1, size-block))
-	if largest > int(mostObject) || total > 1<<30 {
+	if largest > int(mostObject) || total > 1<<30 || len(objects) > 8<<20 {
 		e.err = cmp.Or(e.err, error(unsupported("%d bytes of links or attributes are too many", total)))
 		return
 	}
@@ -252,27 +253,68 @@ func (e *encoder) dense(objects [][]byte, names []string, kind byte) {
 		return p
 	})
 	e.put(8, func(at int64) []byte {
-		const head, node = 38, 10
-		recordSize := 4 + len(records[0].id)
+		size := 4 + len(records[0].id)
 		if kind == treeAttrNames {
-			recordSize += 5
+			size += 5
 		}
-		p := append([]byte("BTHD"), 0, kind)
-		p = le.AppendUint32(p, uint32(node+len(records)*recordSize))
-		p = append(le.AppendUint16(le.AppendUint16(p, uint16(recordSize)), 0), 100, 40)
-		p = le.AppendUint16(le.AppendUint64(p, uint64(at+head)), uint16(len(records)))
-		p = sum(le.AppendUint64(p, uint64(len(records))))
-		leaf := append([]byte("BTLF"), 0, kind)
+		all := make([]byte, 0, len(records)*size)
 		for i, r := range records {
 			if kind == treeLinkNames {
-				leaf = append(le.AppendUint32(leaf, r.hash), r.id...)
+				all = append(le.AppendUint32(all, r.hash), r.id...)
 				continue
 			}
-			leaf = append(append(leaf, r.id...), 0)
-			leaf = le.AppendUint32(le.AppendUint32(leaf, uint32(i)), r.hash)
+			all = le.AppendUint32(append(append(all, r.id...), 0), uint32(i))
+			all = le.AppendUint32(all, r.hash)
 		}
-		return append(p, sum(leaf)...)
+		return encodeTree(at, kind, all, size)
 	})
+}
+
+// encodeTree returns a B-tree of version 2 with records of a size, in order, for an address: a leaf, or leaves and a
+// node with the records between them.
+func encodeTree(at int64, kind byte, records []byte, size int) []byte {
+	const head, around, leafMost = 38, 10, 4096
+	n := len(records) / size
+	leaves := n/(leafMost+1) + 1
+	most := min(n, leafMost)
+	countSize := encodedSize(uint64(most))
+	node := around + most*size
+	if leaves > 1 { // all nodes have the same size, from which that of counts follows
+		node = max(node, around+(leaves-1)*size+leaves*(8+countSize))
+		countSize = encodedSize(uint64((node - around) / size))
+	}
+	part := func(letters string, records []byte) []byte {
+		return append(append([]byte(letters), 0, kind), records...)
+	}
+	whole := func(p []byte) []byte {
+		p = sum(p)
+		return append(p, make([]byte, node-len(p))...)
+	}
+	depth, inRoot := 0, n
+	var nodes []byte
+	if leaves == 1 {
+		nodes = whole(part("BTLF", records))
+	} else {
+		depth, inRoot = 1, leaves-1
+		var between, pointers []byte
+		for i := range leaves {
+			from, to := i*(n+1)/leaves, (i+1)*(n+1)/leaves-1
+			pointers = le.AppendUint64(pointers, uint64(at+head+int64(node)*int64(i+1)))
+			for k := range countSize {
+				pointers = append(pointers, byte((to-from)>>(8*k)))
+			}
+			nodes = append(nodes, whole(part("BTLF", records[from*size:to*size]))...)
+			if i < leaves-1 {
+				between = append(between, records[to*size:(to+1)*size]...)
+			}
+		}
+		nodes = append(whole(append(part("BTIN", between), pointers...)), nodes...)
+	}
+	p := append([]byte("BTHD"), 0, kind)
+	p = le.AppendUint16(le.AppendUint32(p, uint32(node)), uint16(size))
+	p = append(le.AppendUint16(p, uint16(depth)), 100, 40)
+	p = le.AppendUint16(le.AppendUint64(p, uint64(at+head)), uint16(inRoot))
+	return append(sum(le.AppendUint64(p, uint64(n))), nodes...)
 }
 
 func (e *encoder) dataset(o *Object, chunks []Chunk) {
@@ -417,7 +459,16 @@ func encodeType(p []byte, t *Datatype) []byte {
 	if t.BigEndian {
 		flags |= 1
 	}
+	if t.vax {
+		flags |= 1 | 1<<6
+	}
 	switch t.Class {
+	case Time:
+		head(flags)
+		p = le.AppendUint16(p, uint16(t.Precision))
+	case Complex:
+		head(0)
+		p = encodeType(p, t.Base)
 	case Integer, BitField:
 		if t.Signed {
 			flags |= 8

@@ -275,6 +275,9 @@ func (w *writer) addChunk(ctx context.Context, e format.Entry, r io.Reader) erro
 	if err := w.plan(ctx, n); err != nil {
 		return w.give(n, err)
 	}
+	if x.Elements() == 0 {
+		return nil
+	}
 	i, ok := x.number(strings.TrimPrefix(e.Name, at+"/"))
 	switch {
 	case !ok:
