@@ -285,8 +285,8 @@ func (w *writer) finish(ctx context.Context) error {
 	for _, at := range slices.Sorted(maps.Keys(w.nodes)) {
 		n := w.nodes[at]
 		if n.in != nil && !n.refused {
-			if err := w.plan(ctx, n); err != nil { // no chunk has come
-				return fmt.Errorf("%s: %w", n.path, err)
+			if err := w.missing(ctx, n); err != nil {
+				return fmt.Errorf("%s: /%s: %w", w.name, n.path, err)
 			}
 		}
 		if n.refused || n.soft != "" {

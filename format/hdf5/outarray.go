@@ -97,14 +97,13 @@ func (w *writer) addArray(at string, text []byte) (err error) {
 	if x.Array, err = zarr.Open(context.Background(), x.src, ""); err != nil {
 		return err
 	}
-	n.in, n.obj.Kind, n.obj.Type = x, h5.Dataset, typeOf(x.DType)
+	n.in, n.obj.Kind = x, h5.Dataset
+	if n.obj.Type, err = x.elementType(); err != nil {
+		return err
+	}
 	x.grid = x.Grid()
 	bytes, ok := x.Bytes()
-	switch {
-	case x.DType.Kind == 'O' || x.DType.Kind == 'U':
-	case n.obj.Type == nil:
-		return unsupported("HDF5 has no type for elements of dtype %.60s", x.DType)
-	case !ok:
+	if !ok {
 		return unsupported("%v elements of %d bytes are too many", x.Shape, x.DType.Size)
 	}
 	if len(x.Shape) > maxDims {
@@ -116,7 +115,7 @@ func (w *writer) addArray(at string, text []byte) (err error) {
 	if one := bytesOf(x.Chunks, x.DType.Size); x.NumChunks() > 1 && (one < 0 || one > most32) {
 		return unsupported("chunks of %v elements are larger than those of HDF5, of 4 GiB", x.Chunks)
 	}
-	if n.obj.Type != nil {
+	if !x.varies() {
 		if n.obj.Fill, err = x.fill(); err != nil {
 			return err
 		}
@@ -127,6 +126,38 @@ func (w *writer) addArray(at string, text []byte) (err error) {
 	}
 	n.refused = false
 	return nil
+}
+
+// varies reports whether elements have no fixed size in Zarr, or are strings of a fixed number of characters, which
+// vary in HDF5.
+func (x *outArray) varies() bool { return x.DType.Kind == 'O' || x.DType.Kind == 'U' }
+
+// elementType returns the type of elements, or nil if attributes or the elements show it.
+func (x *outArray) elementType() (t *h5.Datatype, err error) {
+	of := x.DType.Name
+	switch {
+	case x.DType.Kind == 'U':
+		return textType, nil
+	case x.DType.Kind != 'O':
+		t = typeOf(x.DType)
+	case len(x.Filters) > 0:
+		switch first := x.Filters[0]; first.ID {
+		case "vlen-array":
+			if of, _ = first.Config["dtype"].(string); wordType(of) != nil {
+				t = listType(wordType(of))
+			}
+		case "vlen-bytes":
+			t = listType(numberType('u', 1, false))
+		default:
+			return nil, nil
+		}
+	default:
+		return nil, nil
+	}
+	if t == nil {
+		err = unsupported("HDF5 has no type for elements of type %.60s", of)
+	}
+	return t, err
 }
 
 // fits returns an error if the header of a dataset is too large.
@@ -188,7 +219,7 @@ func (w *writer) plan(ctx context.Context, n *outNode) error {
 	plain := x.Compressor == nil && len(x.Filters) == 0
 	scalar = scalar || len(x.Shape) == 0
 	switch whole := slices.Equal(x.Chunks, x.Shape); {
-	case o.Type == nil || x.Order != 'C' && len(x.Shape) > 1 || !ok || chunks == 0:
+	case x.varies() || x.Order != 'C' && len(x.Shape) > 1 || !ok || chunks == 0:
 		x.how = remade
 	case plain && whole:
 		x.how = inOne
@@ -198,7 +229,7 @@ func (w *writer) plan(ctx context.Context, n *outNode) error {
 	if x.how != asIs && chunks <= 1 {
 		return nil
 	}
-	x.anew = x.how == remade && !plain && o.Type != nil
+	x.anew = x.how == remade && !plain && !x.varies()
 	if o.Layout = (h5.Layout{Class: h5.Chunked, Chunk: x.Chunks}); x.how == asIs {
 		o.Filters = filters
 	} else if x.anew {
@@ -287,10 +318,10 @@ func (w *writer) addChunk(ctx context.Context, e format.Entry, r io.Reader) erro
 	}
 	if x.how == remade {
 		stored, err := w.read(ctx, e, r, mostRemade)
-		if err != nil {
-			return err
+		if err == nil {
+			err = w.remake(ctx, n, i, stored)
 		}
-		return w.remake(ctx, n, i, stored)
+		return err
 	}
 	start, size := w.Pos, e.Size
 	if x.Compressor == nil && len(x.Filters) == 0 {
@@ -343,18 +374,15 @@ func (x *outArray) number(key string) (i int64, ok bool) {
 	return i, true
 }
 
-// remake decodes a chunk and writes its elements.
+// remake decodes a chunk and writes its elements. If it is nil, it was never written.
 func (w *writer) remake(ctx context.Context, n *outNode, i int64, stored []byte) error {
 	x, o := n.in, &n.obj
 	one := *x.Array
 	if x.src.chunk = stored; o.Layout.Class == h5.Chunked {
 		one.Shape = one.Chunks
 	}
-	if len(stored) == 0 {
-		x.src.chunk = []byte{}
-	}
 	defer func() { x.src.chunk = nil }()
-	if x.DType.Kind == 'O' || x.DType.Kind == 'U' {
+	if x.varies() {
 		return w.remakeValues(ctx, n, i, &one)
 	}
 	var b bytes.Buffer
@@ -374,6 +402,29 @@ func (w *writer) remake(ctx context.Context, n *outNode, i int64, stored []byte)
 	}
 	x.chunks[i] = chunkPlace{addr: w.Pos, size: int64(b.Len())}
 	return w.Append(b.Bytes())
+}
+
+// missing makes the chunks of strings and objects that never came. Types of variable length have no fill value but
+// nothing.
+func (w *writer) missing(ctx context.Context, n *outNode) error {
+	err := w.plan(ctx, n)
+	x := n.in
+	if v := x.Fill; err != nil || !x.varies() || v == nil || v == "" || kindOf(v) == isWhole && x.DType.Kind == 'O' {
+		return err
+	}
+	for i, c := range x.chunks {
+		if c.addr < 0 && c.in == nil {
+			if err := w.remake(ctx, n, int64(i), nil); err != nil {
+				return err
+			}
+			if w.waiting > flushWaiting {
+				if err := w.settle(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // remakeValues writes the elements of a chunk of objects.
@@ -413,53 +464,31 @@ func (x *outArray) isFill(v any) bool {
 	return v == nil && x.Fill == nil || len(x.chunks) > 1 && x.Fill != nil && fmt.Sprint(v) == fmt.Sprint(x.Fill) && kindOf(v) == isWhole
 }
 
-// settleType sets the type of objects, by attributes, codecs, and values.
-func (n *outNode) settleType(values []any) (err error) {
-	x := n.in
-	marked := zarr.Array{Attrs: x.attrs}
-	fields := marked.Compound()
-	t := textType
-	switch {
-	case x.DType.Kind == 'U':
-	case x.attrs["_COMPOUND_DTYPE"] != nil:
-		if t = compoundType(fields); t == nil || t.Size == 0 {
-			return unsupported("HDF5 has no type for these fields: _COMPOUND_DTYPE")
-		}
-	case len(x.Filters) == 1 && x.Filters[0].ID == "vlen-array":
-		word, _ := x.Filters[0].Config["dtype"].(string)
-		base := wordType(word)
-		if base == nil {
-			return unsupported("HDF5 has no type for lists of %.60q", word)
-		}
-		t = listType(base)
-	case len(x.Filters) == 1 && x.Filters[0].ID == "vlen-bytes":
-		t = listType(numberType('u', 1, false))
-	default:
-		kinds := map[int]bool{}
-		for _, v := range values {
-			if k := kindOf(v); !x.isFill(v) || k == isNull {
-				if k == isWord {
-					k = isString
-				}
-				kinds[k] = true
-			}
-		}
-		null := kinds[isNull]
-		delete(kinds, isNull)
-		switch {
-		case len(kinds) > 1:
-			return unsupported("its elements are of several kinds")
-		case kinds[isString]:
-		case kinds[isRegion]:
-			t = regionType
-		case kinds[isRef] || null && len(kinds) == 0:
-			t = refType
-		case len(kinds) > 0:
-			return unsupported("HDF5 has no type for elements that are JSON and neither strings nor references")
+// settleType sets the type of objects that are strings or references, by the values.
+func (n *outNode) settleType(values []any) error {
+	kinds := map[int]bool{}
+	for _, v := range values {
+		if k := kindOf(v); k == isWord {
+			kinds[isString] = true
+		} else if k == isNull || !n.in.isFill(v) {
+			kinds[k] = true
 		}
 	}
-	n.obj.Type = t
-	return n.fits()
+	null := kinds[isNull]
+	delete(kinds, isNull)
+	switch {
+	case len(kinds) > 1:
+		return unsupported("its elements are of several kinds")
+	case kinds[isRegion]:
+		n.obj.Type = regionType
+	case kinds[isRef] || null && len(kinds) == 0:
+		n.obj.Type = refType
+	case kinds[isString] || len(kinds) == 0:
+		n.obj.Type = textType
+	default:
+		return unsupported("HDF5 has no type for elements that are JSON and neither strings nor references")
+	}
+	return nil
 }
 
 // places returns the places of chunks, and sets the layout of other datasets.

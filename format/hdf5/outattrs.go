@@ -64,6 +64,15 @@ func (w *writer) addAttributes(ctx context.Context, n *outNode, text []byte) err
 		if x.attrs["_EXTERNAL_ARRAY_LINK"] != nil && !w.some[n.path] && x.Elements() > 0 {
 			return w.give(n, unsupported("the elements of the array are in another file, and are not read from there: --external"))
 		}
+		if x.attrs["_COMPOUND_DTYPE"] != nil && x.DType.Kind == 'O' {
+			marked := zarr.Array{Attrs: x.attrs}
+			if n.obj.Type = compoundType(marked.Compound()); n.obj.Type == nil {
+				return w.give(n, unsupported("the array is left out: HDF5 has no type for the fields in _COMPOUND_DTYPE"))
+			}
+			if err := n.fits(); err != nil {
+				return w.give(n, err)
+			}
+		}
 		if names := x.attrs["_ARRAY_DIMENSIONS"]; names != nil {
 			fail("_ARRAY_DIMENSIONS", w.addScales(n, names))
 		}

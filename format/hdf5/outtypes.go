@@ -95,6 +95,9 @@ func compoundType(fields []zarr.CompoundField) *h5.Datatype {
 		t.Fields = append(t.Fields, h5.Field{Name: f.Name, Offset: t.Size, Type: typ})
 		t.Size += typ.Size
 	}
+	if t.Size == 0 {
+		return nil
+	}
 	return t
 }
 
