@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"compress/zlib"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -23,9 +24,13 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	_ "github.com/holdall/holdall/format/all"
+	"github.com/holdall/holdall/format/hdf5"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/store"
 	_ "github.com/holdall/holdall/store/all"
+	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/zarr"
 )
 
@@ -395,4 +400,232 @@ func randomChunk(rnd *rand.Rand, dtype string, size, n int, filters []string, co
 		return b
 	}
 	return out.Bytes()
+}
+
+// zarray is the metadata of an array of one dimension.
+func zarray(dtype string, n, chunk int, rest string) []byte {
+	return fmt.Appendf(nil, `{"zarr_format":2,"shape":[%d],"chunks":[%d],"dtype":%s,"fill_value":null,"order":"C"%s}`, n, chunk, dtype, rest)
+}
+
+const noCodec = `,"filters":null,"compressor":null`
+
+// What HDF5 cannot store is left out by name, and everything else is written.
+func TestWhatCannotBeWrittenIsNamed(t *testing.T) {
+	f := folder{
+		".zgroup": []byte(`{"zarr_format":2}`), ".zmetadata": []byte(`{}`),
+		".zattrs":            []byte(`{"good":1,"object":{"a":1},"mixed":[1,"a"],"ragged":[[1],[2,3]],"nul":"a\u0000b","huge":123456789012345678901234567890,"nowhere":{"_REFERENCE":{"path":"/none"}},"surrogate":"\ud800"}`),
+		"notes.txt":          []byte("not of the hierarchy"),
+		"good/.zarray":       zarray(`"<i2"`, 4, 2, noCodec),
+		"good/0":             []byte("abcd"),
+		"good/1":             []byte("efgh"),
+		"good/2":             []byte("outside"),
+		"good/x":             []byte("no number"),
+		"good/in/.zarray":    zarray(`"<i2"`, 4, 2, noCodec),
+		"good/.zgroup":       []byte(`{"zarr_format":2}`),
+		"short/.zarray":      zarray(`"|S2"`, 4, 2, noCodec),
+		"short/0":            []byte("abc"),
+		"long/.zarray":       zarray(`"<i2"`, 4, 2, noCodec),
+		"long/1":             []byte("abcde"),
+		"damaged/.zarray":    zarray(`"<i2"`, 4, 4, `,"filters":null,"compressor":{"id":"gzip","level":1}`),
+		"damaged/0":          []byte("not gzip"),
+		"json/.zarray":       []byte(`{"zarr_format":2,"shape":`),
+		"json/0":             []byte("left out with it"),
+		"unknown/.zarray":    zarray(`"<f16"`, 4, 4, noCodec),
+		"nothing/.zarray":    zarray(`"|S0"`, 4, 4, noCodec),
+		"many/.zarray":       zarray(`"<i2"`, 1<<40, 1, noCodec),
+		"big/.zarray":        zarray(`"<i2"`, 1<<40, 1<<39, noCodec),
+		"pickled/.zarray":    zarray(`"|O"`, 1, 1, `,"filters":[{"id":"pickle"}],"compressor":null`),
+		"pickled/0":          []byte("x"),
+		"numbers/.zarray":    zarray(`"|O"`, 2, 2, `,"filters":[{"id":"json2"}],"compressor":null`),
+		"numbers/0":          []byte(`[1,2,"|O",[2]]`),
+		"several/.zarray":    zarray(`"|O"`, 2, 2, `,"filters":[{"id":"json2"}],"compressor":null`),
+		"several/0":          []byte(`["a",{"_REFERENCE":{"path":"/good"}},"|O",[2]]`),
+		"lost/.zarray":       zarray(`"|O"`, 2, 2, `,"filters":[{"id":"json2"}],"compressor":null`),
+		"lost/0":             []byte(`[{"_REFERENCE":{"path":"/none"}},{"_REFERENCE":{"path":"/good"}},"|O",[2]]`),
+		"fields/.zarray":     zarray(`"|O"`, 2, 2, `,"filters":[{"id":"json2"}],"compressor":null`),
+		"fields/.zattrs":     []byte(`{"_COMPOUND_DTYPE":[["a","strange"]]}`),
+		"elsewhere/.zarray":  zarray(`"<i2"`, 4, 2, noCodec),
+		"elsewhere/.zattrs":  []byte(`{"_EXTERNAL_ARRAY_LINK":{"link_type":"hdf5_dataset","url":"x.h5","name":"x"}}`),
+		"dimensions/.zarray": zarray(`"<i2"`, 5, 5, noCodec),
+		"dimensions/.zattrs": []byte(`{"_ARRAY_DIMENSIONS":["good"],"kept":true}`),
+		"soft/.zgroup":       []byte(`{"zarr_format":2}`),
+		"soft/.zattrs":       []byte(`{"_SOFT_LINK":{"path":"/good"},"more":1}`),
+		"lone/.zattrs":       []byte(`{"a":1}`),
+	}
+	want := map[string]string{
+		".zattrs": `"huge"`, "notes.txt": "not part of an array", "good/2": "no chunk", "good/x": "no chunk", "good/in/.zarray": "", "good/.zgroup": "",
+		"short/0": "4 bytes, found 3", "long/1": "4 bytes, found 5", "damaged/0": "gzip", "json/.zarray": "", "unknown/.zarray": "<f16", "nothing/.zarray": "|S0",
+		"many/.zarray": "chunks", "big/.zarray": "4 GiB", "pickled/0": "pickle", "numbers/0": "neither strings nor references", "several/0": "several kinds", "lost/0": `"/none"`,
+		"fields/.zattrs": "_COMPOUND_DTYPE", "elsewhere/.zattrs": "--external", "dimensions/.zattrs": "dimension \"good\"", "soft/.zattrs": "no attributes", "lone/.zattrs": "no group or array",
+	}
+	in := f.open(t)
+	out, left := written(t, in)
+	for key, text := range want {
+		err := left[key]
+		if _, refused := errors.AsType[*kit.RefusedError](err); !refused || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v, expected %s", key, err, text)
+		}
+		delete(left, key)
+	}
+	if len(left) > 0 {
+		t.Errorf("also left out: %v", left)
+	}
+	made := out.FS(t.Context())
+	if got := attributes(t, made, ".zattrs"); !reflect.DeepEqual(got, map[string]any{"good": 1.0}) {
+		t.Error(got)
+	}
+	if got := attributes(t, made, "dimensions/.zattrs"); !reflect.DeepEqual(got, map[string]any{"kept": true}) {
+		t.Error(got)
+	}
+	if got := elements(t, array(t, made, "good")); got != "abcdefgh" {
+		t.Error(got)
+	}
+}
+
+func TestOnlyHierarchiesBecomeHDF5(t *testing.T) {
+	for text, f := range map[string]folder{
+		"found no .zgroup":     {"a": []byte("1")},
+		"found version 3":      {"zarr.json": []byte(`{"zarr_format":3,"node_type":"group"}`)},
+		"root of an HDF5 file": {".zarray": zarray(`"<i2"`, 1, 1, noCodec), "0": []byte("ab")},
+		"nothing to pack":      {"a/.zarray": []byte("{}")},
+	} {
+		file := filepath.Join(t.TempDir(), "x.h5")
+		said := ""
+		_, err := holdall.Convert(t.Context(), f.open(t), file, holdall.PackOptions{OnError: func(_ string, err error) { said += err.Error() }})
+		if err == nil || !strings.Contains(said+err.Error(), text) {
+			t.Errorf("%s: %s: %v", text, said, err)
+		}
+		if _, err := os.Stat(file); err == nil {
+			t.Errorf("%s: there is a file", text)
+		}
+	}
+	_, err := holdall.Pack(t.Context(), filepath.Join(t.TempDir(), "x.h5"), []string{t.TempDir()}, holdall.PackOptions{})
+	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "convert a Zarr hierarchy") {
+		t.Error(err)
+	}
+}
+
+// small is what the tests of stores write.
+var small = []struct{ name, text string }{
+	{"a/.zarray", string(zarray(`"<i2"`, 200_000, 100_000, noCodec))}, {"t/.zarray", string(zarray(`"|O"`, 2, 1, `,"filters":[{"id":"json2"}],"compressor":null`))},
+	{".zgroup", "{}"}, {"a/.zattrs", `{"r":{"_REFERENCE":{"path":"/t"}}}`}, {"a/0", strings.Repeat("ab", 100_000)}, {"a/1", strings.Repeat("cd", 100_000)},
+	{"t/0", `["one","|O",[1]]`}, {"t/1", `["two","|O",[1]]`},
+}
+
+func writeSmall(t testing.TB, st store.Store) error {
+	var o format.CreateOptions
+	for _, x := range small {
+		o.Manifest = append(o.Manifest, format.Entry{Name: x.name, Size: int64(len(x.text))})
+	}
+	o.Scratch = func() (sorter.Scratch, error) { return sorter.TempFile() }
+	w, err := kit.Create(t.Context(), hdf5.Format, st, "x.h5", o)
+	if err != nil {
+		return err
+	}
+	for i, x := range small {
+		if err := w.Add(t.Context(), o.Manifest[i], strings.NewReader(x.text)); err != nil {
+			return errors.Join(err, w.Abort())
+		}
+	}
+	_, err = w.Commit(t.Context())
+	return errors.Join(err, w.Abort())
+}
+
+// Each request of a writer fails once. Each store gets the same bytes, also one that cannot go back.
+func TestFailingWritesSurface(t *testing.T) {
+	whole := &storetest.Mem{}
+	if err := writeSmall(t, whole); err != nil {
+		t.Fatal(err)
+	}
+	want := whole.Get("x.h5")
+	if err := writeSmall(t, forwards{whole}); err != nil || !bytes.Equal(whole.Get("x.h5"), want) {
+		t.Errorf("a store without patches: %v, or others bytes", err)
+	}
+	injected := map[string]int{}
+	for _, wrap := range []func(store.Store) store.Store{func(st store.Store) store.Store { return st }, func(st store.Store) store.Store { return forwards{st} }} {
+		for _, op := range []string{"create", "write", "patch", "commit"} {
+			for k := 1; k < 100; k++ {
+				st := &storetest.Mem{}
+				count := storetest.Count(storetest.Nth(op, k, errors.New("injected")))
+				err := writeSmall(t, wrap(storetest.Fault(st, count.Inject)))
+				if n, _ := count.Injected(); n == 0 {
+					break
+				}
+				injected[op]++
+				if err := count.Surfaced(err); err != nil {
+					t.Errorf("%s %d: %v", op, k, err)
+				}
+				if b := st.Get("x.h5"); b != nil && !bytes.Equal(b, want) {
+					t.Errorf("%s %d: a file that is not complete", op, k)
+				}
+			}
+		}
+	}
+	if injected["create"] < 2 || injected["write"] < 6 || injected["patch"] != 1 || injected["commit"] != 2 {
+		t.Errorf("only these failed: %v", injected)
+	}
+}
+
+// forwards is a store whose writers cannot go back.
+type forwards struct{ store.Store }
+
+func (f forwards) Can() store.Abilities {
+	return store.Abilities{Create: func(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
+		w, err := f.Store.Can().Create(ctx, name, wish)
+		return onward{w}, err
+	}}
+}
+
+type onward struct{ store.Writer }
+
+func (onward) Can() store.WriterAbilities { return store.WriterAbilities{} }
+
+// Whatever the keys say, what is written can be read.
+func FuzzFromZarr(f *testing.F) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 40 {
+		some := folder{}
+		randomArray(rnd, some, "a")
+		chunk := []byte("[1]")
+		for key, b := range some {
+			if path.Base(key) != ".zarray" && path.Base(key) != ".zattrs" {
+				chunk = b
+			}
+		}
+		f.Add(some["a/.zarray"], randomAttributes(rnd, []string{"/"}), chunk)
+	}
+	f.Add(zarray(`"|O"`, 1, 1, `,"filters":[{"id":"json2"}],"compressor":null`), []byte(`{"_COMPOUND_DTYPE":[["a","<REFERENCE>"],["b","object"],["c","|S3"]],"_SCALAR":true}`), []byte(`[[{"_REFERENCE":{"path":"a"}},"x","abc"],"|O",[1]]`))
+	f.Add(zarray(`"|O"`, 1, 1, `,"filters":[{"id":"json2"}],"compressor":null`), []byte(`{"_ARRAY_DIMENSIONS":["x"]}`), []byte(`[{"_REFERENCE":{"path":"/a"},"_REGION":[[[0,1]]]},"|O",[1]]`))
+	f.Fuzz(func(t *testing.T, array, attrs, chunk []byte) {
+		st := &storetest.Mem{}
+		keys := []struct {
+			name string
+			b    []byte
+		}{{"a/.zarray", array}, {".zgroup", []byte("{}")}, {".zattrs", attrs}, {"a/.zattrs", attrs}, {"a/0", chunk}, {"a/0.0", chunk}, {"a/0/0", chunk}}
+		var o format.CreateOptions
+		for _, x := range keys {
+			o.Manifest = append(o.Manifest, format.Entry{Name: x.name, Size: int64(len(x.b))})
+		}
+		w, err := kit.Create(t.Context(), hdf5.Format, st, "x.h5", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, x := range keys {
+			err := w.Add(t.Context(), o.Manifest[i], bytes.NewReader(x.b))
+			if _, ok := errors.AsType[kit.EntryError](err); err != nil && !ok {
+				t.Fatalf("%s: %v", x.name, err)
+			}
+		}
+		if _, err := w.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		err = hdf5.Format.Verify(t.Context(), st, "x.h5", format.OpenOptions{}, func(p format.Problem) {
+			if p.Code != format.Unsupported && p.Code != format.Limit && !strings.Contains(p.Message, "filter") {
+				t.Errorf("%v", p)
+			}
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
 }

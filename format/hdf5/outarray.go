@@ -292,10 +292,10 @@ const deflateLevel = 4
 // addChunk adds a chunk of an array.
 func (w *writer) addChunk(ctx context.Context, e format.Entry, r io.Reader) error {
 	at := path.Dir(e.Name)
-	for at != "." && (w.nodes[at] == nil || w.nodes[at].in == nil) {
+	n := w.nodes[at]
+	for ; at != "." && (n == nil || n.in == nil && !n.refused); n = w.nodes[at] {
 		at = path.Dir(at)
 	}
-	n := w.nodes[at]
 	switch {
 	case n == nil:
 		return unsupported("it is not part of an array whose metadata came before")

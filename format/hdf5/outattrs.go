@@ -219,6 +219,7 @@ func (n *outNode) describe() {
 	add("CLASS", t, dims, b)
 	t, dims, b = text(name)
 	add("NAME", t, dims, b)
+	n.scaled = slices.DeleteFunc(n.scaled, func(s scaled) bool { return s.of.refused })
 	if len(n.scaled) == 0 {
 		return
 	}
