@@ -48,7 +48,7 @@ store.`,
 	p.register(a, cmd)
 	fs := cmd.Flags()
 	fs.BoolVar(&p.o.KeepDamaged, "keep-damaged", false, "write the readable parts of a damaged file as NAME.damaged")
-	a.formatFlag(cmd, fs, "format of DST (default from its extension): dir, ", writable())
+	a.formatFlag(cmd, fs, "format of DST (default from its extension): dir, ", writable(true))
 	fs.StringVar(&p.from, "from", "", "format of SRC, if detection fails")
 	fs.BoolVar(&p.o.Embed, "embed", false, "LINDI: copy content that SRC only refers to into DST")
 	fs.StringVar(&p.o.Refer, "refer", "", "LINDI: refer to the content of SRC at this address; here is its current one")

@@ -34,6 +34,8 @@ type writer struct {
 	nodes map[string]*outNode // by path
 	some  map[string]bool     // paths of arrays that have chunks
 
+	dangling []string // targets of references of the entry that are not in the file
+
 	later   []*block // in the order in which they are written
 	waiting int64    // bytes of them
 	heap    *block   // the last one of the heap, which is still open
@@ -166,6 +168,10 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	default:
 		err = w.addChunk(ctx, e, r)
 	}
+	if n := len(w.dangling); n > 0 && err == nil {
+		err = unsupported("%d references are written as null, because they lead to nothing in the file, the first to %.200q", n, w.dangling[0])
+	}
+	w.dangling = nil
 	if err != nil {
 		if _, ok := errors.AsType[kit.EntryError](err); ok || !errors.Is(err, errors.ErrUnsupported) && !isZarr(err) {
 			return err

@@ -471,10 +471,14 @@ func TestWhatCannotBeWrittenIsNamed(t *testing.T) {
 		t.Errorf("also left out: %v", left)
 	}
 	made := out.FS(t.Context())
-	if got := attributes(t, made, ".zattrs"); !reflect.DeepEqual(got, map[string]any{"good": 1.0}) {
+	nowhere := map[string]any{"_REFERENCE": map[string]any{"object_id": nil, "path": nil, "source": nil, "source_object_id": nil}}
+	if got := attributes(t, made, ".zattrs"); !reflect.DeepEqual(got, map[string]any{"good": 1.0, "nowhere": nowhere}) {
 		t.Error(got)
 	}
 	if got := attributes(t, made, "dimensions/.zattrs"); !reflect.DeepEqual(got, map[string]any{"kept": true}) {
+		t.Error(got)
+	}
+	if got, _ := elements(t, array(t, made, "lost")).([]any); len(got) != 2 || got[0] != nil || got[1] == nil {
 		t.Error(got)
 	}
 	if got := elements(t, array(t, made, "good")); got != "abcdefgh" {

@@ -175,7 +175,7 @@ func (w *writer) put(b *block, at int, t *h5.Datatype, v any) error {
 	case v == nil && (t.Class == h5.Variable || t.Class == h5.Reference):
 		return nil
 	case t.Class == h5.Variable && t.IsString && isText:
-		if !utf8.ValidString(text) || strings.Contains(text, "\x00") {
+		if !utf8.ValidString(text) || strings.Contains(strings.TrimRight(text, "\x00"), "\x00") {
 			return unsupported("%.60q is no text that ends with its first zero byte", text)
 		}
 		if text != "" {
@@ -270,44 +270,63 @@ func (w *writer) putReference(b *block, at int, t *h5.Datatype, v any) error {
 	}
 	n := w.nodes[strings.Trim(target, "/")]
 	if !ok || n == nil || n.refused {
-		return unsupported("reference to %.200q, which is not in the file", target)
+		w.dangling = append(w.dangling, target)
+		return nil
 	}
 	if t.Ref == h5.ObjectRef {
 		b.fixes = append(b.fixes, fix{at, &n.place})
 		return nil
 	}
-	// The address of the object, and a selection: hyperslabs (2), version 1, reserved, bytes that follow, rank, number
-	// of blocks, and the first and the last element of each.
-	blocks, _ := m["_REGION"].([]any)
-	if n.in == nil || n.in.Shape == nil {
+	return w.putRegion(b, at, n, m["_REGION"])
+}
+
+// putRegion puts a reference to a part of a dataset: blocks, each with the first and the last element (excluded) along
+// each axis. Axes that are not there, because they were in the type of an element, are complete.
+func (w *writer) putRegion(b *block, at int, n *outNode, v any) error {
+	blocks, _ := v.([]any)
+	if n.in == nil || len(blocks) == 0 {
 		return errValue
 	}
-	rank := len(n.in.Shape)
-	p := make([]byte, 8, 32+len(blocks)*8*rank)
-	for _, v := range []int{2, 1, 0, 8 + len(blocks)*8*rank, rank, len(blocks)} {
-		p = binary.LittleEndian.AppendUint32(p, uint32(v))
+	const slabs, all, version = 2, 3, 1
+	p := make([]byte, 8, 32) // the address
+	add := func(all ...int64) {
+		for _, v := range all {
+			p = binary.LittleEndian.AppendUint32(p, uint32(v))
+		}
+	}
+	rank := int64(len(n.in.Shape))
+	if first, ok := blocks[0].([]any); ok && len(first) == 0 { // of a scalar
+		add(all, version, 0, 0)
+		blocks = nil
+	} else {
+		add(slabs, version, 0, 8+int64(len(blocks))*8*rank, rank, int64(len(blocks)))
 	}
 	for _, v := range blocks {
-		axes, _ := v.([]any)
-		if len(axes) != rank {
-			return errValue
-		}
-		var ends [2][]byte
-		for _, v := range axes {
-			pair, _ := v.([]any)
-			for i, v := range pair[:min(2, len(pair))] {
-				n, _ := v.(json.Number)
-				x, err := strconv.ParseUint(string(n), 10, 32)
-				if err != nil || i == 1 && x == 0 {
-					return errValue
-				}
-				ends[i] = binary.LittleEndian.AppendUint32(ends[i], uint32(x)-uint32(i))
+		axes, ok := v.([]any)
+		var from, last []int64
+		for d, size := range n.in.Shape {
+			pair := []any{json.Number("0"), json.Number(strconv.FormatInt(size, 10))}
+			if d < len(axes) {
+				pair, _ = axes[d].([]any)
 			}
-			if len(pair) != 2 {
+			for i, v := range pair[:min(2, len(pair))] {
+				number, _ := v.(json.Number)
+				x, err := strconv.ParseInt(string(number), 10, 64)
+				if ok = ok && err == nil && x >= 0 && x <= math.MaxUint32 && len(pair) == 2; i == 0 {
+					from = append(from, x)
+				} else {
+					last = append(last, x-1)
+				}
+			}
+			if !ok || len(last) != len(from) || len(from) != d+1 || last[d] < from[d] {
 				return errValue
 			}
 		}
-		p = append(append(p, ends[0]...), ends[1]...)
+		if len(axes) > len(n.in.Shape) {
+			return errValue
+		}
+		add(from...)
+		add(last...)
 	}
 	w.refer(b, at, p, []fix{{0, &n.place}})
 	return nil

@@ -27,15 +27,15 @@ def plain(f, v):
     if isinstance(v, np.ndarray):
         if v.dtype.kind in "OSV":
             return [plain(f, x) for x in v.reshape(-1)] + [v.shape]
-        if v.dtype.kind == "f":
-            return [[repr(float(x)) for x in v.reshape(-1)], v.shape]
+        if v.dtype.kind in "fc":
+            return [[repr(complex(x)) for x in v.reshape(-1)], v.shape]
         return [v.tolist(), v.shape]
     if isinstance(v, (bytes, np.bytes_)):
         return bytes(v).decode("latin-1")
     if isinstance(v, str):
         return v.encode().decode("latin-1")
-    if isinstance(v, (np.floating, float)):
-        return repr(float(v))
+    if isinstance(v, (np.inexact, float)):
+        return repr(complex(v))
     if isinstance(v, np.generic):
         return v.item()
     return v
