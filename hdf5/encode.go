@@ -20,7 +20,6 @@ const (
 	compactUpTo  = 256        // links that are in the header of their group; the library searches them one by one
 	pageBits     = 10         // of a fixed array, as the library has it
 	heapLeast    = 4096       // bytes of a collection of a heap, which the library expects
-	heapObjects  = 0xffff     // numbers in a collection
 	nowhere      = ^uint64(0) // the address of something that does not exist
 )
 
@@ -37,8 +36,8 @@ var le = binary.LittleEndian
 // sum appends the checksum of a structure.
 func sum(p []byte) []byte { return le.AppendUint32(p, lookup3(p)) }
 
-// EncodeHeap returns a collection of the global heap with values, which get the numbers from 1 on. Elements
-// of variable length refer to its address and a number. FitsHeap reports whether it has room for another value.
+// EncodeHeap returns a collection of the global heap with at most 65,535 values, which get the numbers from 1 on.
+// Elements of variable length refer to its address and a number.
 func EncodeHeap(values [][]byte) []byte {
 	p := append([]byte("GCOL"), 1, 0, 0, 0)
 	p = le.AppendUint64(p, 0)
@@ -56,9 +55,6 @@ func EncodeHeap(values [][]byte) []byte {
 	le.PutUint64(p[8:], uint64(len(p)))
 	return p
 }
-
-// FitsHeap reports whether a collection of n values can have another one.
-func FitsHeap(n int) bool { return n < heapObjects }
 
 // Encode returns the header of a group or a dataset, and what belongs to it, for the address o.Addr. Of o it
 // uses Kind, Attributes, Links, Type, Space, Filters and Fill, and of Layout the Class, Chunk, and for contiguous

@@ -332,12 +332,15 @@ func (w *writer) putRegion(b *block, at int, n *outNode, v any) error {
 	return nil
 }
 
-// mostHeap is the size of a heap from which another one is begun.
-const mostHeap = 64 << 10
+// Limits of a collection of a heap, after which another one is begun.
+const (
+	mostHeap   = 64 << 10 // bytes
+	mostValues = 1 << 12
+)
 
 // refer puts bytes into a heap, and its address and the number there into a block.
 func (w *writer) refer(b *block, at int, p []byte, fixes []fix) {
-	if h := w.heap; h == nil || !h5.FitsHeap(len(h.values)) || w.inHeap > mostHeap {
+	if h := w.heap; h == nil || len(h.values) >= mostValues || w.inHeap > mostHeap {
 		w.heap, w.inHeap = &block{}, 16
 		w.later = append(w.later, w.heap)
 	}

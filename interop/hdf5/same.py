@@ -1,9 +1,13 @@
-"""Compares two HDF5 files by h5py: groups, datasets, values, attributes, soft links and references.
+#!/usr/bin/env python3
+"""Compare two HDF5 files by h5py: same.py FIRST SECOND
 
-Types of attributes may differ as JSON loses them: numbers by their size, strings by being of a fixed size.
-Prints one line for each difference. same.py FIRST SECOND
+Groups, soft links, references, datasets with their types, and attributes are compared; of attributes only the values,
+because JSON loses types. Of NWB files what pynwb's validator says is compared, too. Prints a line for each difference,
+and the exit code is 1 if there is one.
 """
+
 import sys
+import warnings
 
 import h5py
 import hdf5plugin  # noqa: F401  filters
@@ -11,88 +15,89 @@ import numpy as np
 
 
 def plain(f, v):
-    """Returns a value in a form that can be compared."""
+    """A value, so that it can be compared."""
     if isinstance(v, h5py.Empty):
         return "empty"
     if isinstance(v, h5py.RegionReference):
-        return ("region", f[v].name, str(np.asarray(f[v][v]).tolist())) if v else None
+        return ("region", f[v].name, repr(np.asarray(f[v][v]).tolist())) if v else None
     if isinstance(v, h5py.Reference):
         return ("reference", f[v].name) if v else None
-    if isinstance(v, np.ndarray) and v.dtype.names:
-        return [plain(f, x) for x in v.reshape(-1)] + [v.shape]
-    if isinstance(v, np.void) and v.dtype.names:
-        return [plain(f, v[n]) for n in v.dtype.names]
-    if isinstance(v, np.void):
-        return v.tobytes()
     if isinstance(v, np.ndarray):
-        if v.dtype.kind in "OSV":
-            return [plain(f, x) for x in v.reshape(-1)] + [v.shape]
+        values = v.reshape(-1)
         if v.dtype.kind in "fc":
-            return [[repr(complex(x)) for x in v.reshape(-1)], v.shape]
-        return [v.tolist(), v.shape]
-    if isinstance(v, (bytes, np.bytes_)):
-        return bytes(v).decode("latin-1")
+            return [[repr(complex(x)) for x in values], v.shape]
+        return [[plain(f, x) for x in values] if v.dtype.kind in "OSV" else values.tolist(), v.shape]
+    if isinstance(v, np.void):
+        return [plain(f, v[n]) for n in v.dtype.names] if v.dtype.names else v.tobytes()
+    if isinstance(v, bytes):
+        return v.decode("latin-1")
     if isinstance(v, str):
         return v.encode().decode("latin-1")
     if isinstance(v, (np.inexact, float)):
         return repr(complex(v))
-    if isinstance(v, np.generic):
-        return v.item()
-    return v
+    return v.item() if isinstance(v, np.generic) else v
 
 
 def kind(t):
+    """A type, so that it can be compared: of strings of variable length, all are one."""
     if h5py.check_string_dtype(t):
         return "string" if t.kind == "O" else str(t)
     if h5py.check_ref_dtype(t):
         return h5py.check_ref_dtype(t).__name__
     if h5py.check_vlen_dtype(t):
-        return "vlen " + str(h5py.check_vlen_dtype(t))
-    if t.names:
-        return [(n, kind(t[n])) for n in t.names]
-    return str(t)
+        return "list of " + str(h5py.check_vlen_dtype(t))
+    return [(n, kind(t[n])) for n in t.names] if t.names else str(t)
 
 
-def differences(a, b):
-    fa, fb = a.file, b.file
-
-    def attributes(at, x, y):
-        for n in sorted(set(x.attrs) | set(y.attrs)):
-            if n not in x.attrs or n not in y.attrs:
-                yield f"{at}@{n}: only in one file"
-                continue
-            v, w = x.attrs[n], y.attrs[n]
-            if plain(fa, v) != plain(fb, w):
-                yield f"{at}@{n}: {plain(fa, v)!r:.200} {plain(fb, w)!r:.200}"
-
-    def walk(at, x, y):
-        yield from attributes(at, x, y)
-        if isinstance(x, h5py.Group) != isinstance(y, h5py.Group):
-            yield f"{at}: {x} {y}"
-            return
-        if isinstance(x, h5py.Dataset):
-            if x.shape != y.shape or kind(x.dtype) != kind(y.dtype):
-                yield f"{at}: {x.shape} {kind(x.dtype)} {y.shape} {kind(y.dtype)}"
-            elif plain(fa, x[()]) != plain(fb, y[()]):
-                yield f"{at}: {plain(fa, x[()])!r:.300} {plain(fb, y[()])!r:.300}"
-            return
-        for n in sorted(set(x) | set(y)):
-            in_x, in_y = x.get(n, getlink=True), y.get(n, getlink=True)
-            if in_x is None or in_y is None:
-                yield f"{at}/{n}: only in one file"
-            elif isinstance(in_x, h5py.SoftLink):
-                if getattr(in_y, "path", None) != in_x.path:
-                    yield f"{at}/{n}: {in_x.path} {in_y}"
-            elif isinstance(in_x, h5py.HardLink):
-                try:
-                    p, q = x[n], y[n]
-                    yield from walk(f"{at}/{n}", p, q)
-                except Exception as e:  # what h5py cannot read
-                    yield f"{at}/{n}: {type(e).__name__}: {e}"
-
-    yield from walk("", a, b)
+def attributes(at, a, b):
+    for n in sorted(set(a.attrs) | set(b.attrs)):
+        if n not in a.attrs or n not in b.attrs:
+            yield f"{at}@{n}: is only in the {'second' if n in b.attrs else 'first'}"
+        elif (x := plain(a.file, a.attrs[n])) != (y := plain(b.file, b.attrs[n])):
+            yield f"{at}@{n}: {y!r:.200}, expected {x!r:.200}"
 
 
-with h5py.File(sys.argv[1]) as a, h5py.File(sys.argv[2]) as b:
-    for line in differences(a, b):
-        print(line)
+def differences(at, a, b):
+    yield from attributes(at, a, b)
+    if isinstance(a, h5py.Dataset) or isinstance(b, h5py.Dataset):
+        if type(a) is not type(b) or a.shape != b.shape or kind(a.dtype) != kind(b.dtype):
+            yield f"{at}: {b} of {kind(b.dtype)}, expected {a} of {kind(a.dtype)}"
+        elif (x := plain(a.file, a[()])) != (y := plain(b.file, b[()])):
+            yield f"{at}: {y!r:.300}, expected {x!r:.300}"
+        return
+    for n in sorted(set(a) | set(b)):
+        if n not in a.keys() or n not in b.keys():
+            yield f"{at}/{n}: is only in the {'second' if n in b.keys() else 'first'}"
+            continue
+        x, y = a.get(n, getlink=True), b.get(n, getlink=True)
+        if isinstance(x, h5py.SoftLink) or isinstance(y, h5py.SoftLink):
+            if getattr(x, "path", None) != getattr(y, "path", None):
+                yield f"{at}/{n}: {y}, expected {x}"
+        elif isinstance(a[n], h5py.Datatype):
+            yield f"{at}/{n}: is a type"
+        else:
+            yield from differences(f"{at}/{n}", a[n], b[n])
+
+
+def judged(file):
+    import pynwb
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pynwb.NWBHDF5IO(file, "r") as io:
+            return [str(e) for e in pynwb.validate(io=io)]
+
+
+def main():
+    first, second = sys.argv[1:]
+    with h5py.File(first) as a, h5py.File(second) as b:
+        found = list(differences("", a, b))
+    if first.endswith(".nwb"):
+        before = judged(first)
+        found += [e for e in judged(second) if e not in before]
+    print("\n".join(found), end="\n" if found else "")
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()
