@@ -31,13 +31,15 @@ type writer struct {
 	wait sorter.Scratch // the file, if the superblock cannot be written last
 	buf  []byte
 
-	nodes map[string]*outNode // by path
-	some  map[string]bool     // paths of arrays that have chunks
+	nodes  map[string]*outNode // by path
+	some   map[string]bool     // paths of arrays that have chunks
+	chunks int64               // of all arrays
 
 	dangling []string // targets of references of the entry that are not in the file
 
 	later   []*block // in the order in which they are written
 	waiting int64    // bytes of them
+	held    int64    // bytes that were left when some were written
 	heap    *block   // the last one of the heap, which is still open
 	inHeap  int      // its size
 
@@ -84,7 +86,7 @@ func fromZarr(ctx context.Context, st store.Store, name string, o format.CreateO
 		case zarr.MetaName:
 			newer = true
 		default:
-			for ; at != "." && !w.some[at]; at = path.Dir(at) {
+			for ; at != "" && !w.some[at]; at, _ = splitKey(at) {
 				w.some[at] = true
 			}
 		}
@@ -110,8 +112,11 @@ func fromZarr(ctx context.Context, st store.Store, name string, o format.CreateO
 	return w, w.Append(make([]byte, h5.SuperblockSize))
 }
 
-// splitKey splits a key into the path of a node, "." for the root, and the rest.
-func splitKey(name string) (at, last string) { return path.Dir(name), path.Base(name) }
+// splitKey splits a key, or a path, at its last slash.
+func splitKey(name string) (at, last string) {
+	i := strings.LastIndexByte(name, '/')
+	return name[:max(i, 0)], name[i+1:]
+}
 
 // order has metadata before chunks, and what the metadata of others depends on first.
 func order(a, b format.Entry) int { return keyRank(a.Name) - keyRank(b.Name) }
@@ -138,9 +143,6 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 		return kit.Refuse(e.Name, "HDF5 cannot have this name")
 	}
 	at, last := splitKey(e.Name)
-	if at == "." {
-		at = ""
-	}
 	var err error
 	switch last {
 	case ".zmetadata": // it says what the others say
@@ -169,7 +171,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 		err = w.addChunk(ctx, e, r)
 	}
 	if n := len(w.dangling); n > 0 && err == nil {
-		err = unsupported("%d references are written as null, because they lead to nothing in the file, the first to %.200q", n, w.dangling[0])
+		err = unsupported("references are written as null, because they lead to nothing in the file, %d of them, the first to %.200q", n, w.dangling[0])
 	}
 	w.dangling = nil
 	if err != nil {
@@ -180,9 +182,6 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	}
 	w.sum.Entries++
 	w.sum.Content += e.Size
-	if w.waiting > flushWaiting {
-		return w.settle()
-	}
 	return nil
 }
 
@@ -207,10 +206,7 @@ func (w *writer) node(at string) (*outNode, error) {
 	if n := w.nodes[at]; n != nil {
 		return n, nil
 	}
-	above := path.Dir(at)
-	if above == "." {
-		above = ""
-	}
+	above, _ := splitKey(at)
 	dir, err := w.node(above)
 	if err != nil {
 		return nil, err
@@ -223,26 +219,24 @@ func (w *writer) node(at string) (*outNode, error) {
 	return n, nil
 }
 
-// settle writes what waits for addresses that are known now.
-func (w *writer) settle() error {
+// settle writes what waits for addresses that are known now, if that may be more than most.
+func (w *writer) settle(most int64) error {
+	if w.waiting-w.held <= most {
+		return nil
+	}
 	w.close()
 	left := w.later[:0]
 	w.waiting = 0
-	for i, b := range w.later {
+	for _, b := range w.later {
 		if slices.ContainsFunc(b.fixes, func(f fix) bool { return f.to.addr == 0 }) {
 			left = append(left, b)
 			w.waiting += int64(len(b.data))
-			continue
-		}
-		w.later[i] = nil
-		if err := w.write(b); err != nil {
+		} else if err := w.write(b); err != nil {
 			return err
 		}
 	}
-	w.later = left
-	if w.waiting > mostWaiting {
-		return fmt.Errorf("%s: elements that are references take more than %d bytes: %w", w.name, int64(mostWaiting), errors.ErrUnsupported)
-	}
+	clear(w.later[len(left):])
+	w.later, w.held = left, w.waiting
 	return nil
 }
 
@@ -291,6 +285,7 @@ func (w *writer) finish(ctx context.Context) error {
 	for _, at := range slices.Sorted(maps.Keys(w.nodes)) {
 		n := w.nodes[at]
 		if n.in != nil && !n.refused {
+			n.plan() // no chunk may have come
 			if err := w.missing(ctx, n); err != nil {
 				return fmt.Errorf("%s: /%s: %w", w.name, n.path, err)
 			}
@@ -301,7 +296,7 @@ func (w *writer) finish(ctx context.Context) error {
 		n.describe()
 		all = append(all, n)
 	}
-	if err := w.settle(); err != nil {
+	if err := w.settle(-1); err != nil {
 		return err
 	}
 	// What is still waiting needs addresses of objects, which are after it.
@@ -319,11 +314,9 @@ func (w *writer) finish(ctx context.Context) error {
 		n.addr = at
 		at += int64(len(p))
 	}
-	for _, at := range slices.Sorted(maps.Keys(w.nodes)) {
-		if n := w.nodes[at]; n.soft != "" {
-			if to := w.follow(n); to != nil {
-				n.addr = to.addr
-			}
+	for _, n := range w.nodes {
+		if to := w.follow(n); to != nil {
+			n.addr = to.addr // of what a soft link leads to
 		}
 	}
 	for _, b := range w.later {
@@ -342,11 +335,11 @@ func (w *writer) finish(ctx context.Context) error {
 		}
 	}
 	front := h5.EncodeSuperblock(w.nodes[""].addr, w.Pos)
-	if err := w.Flush(); err != nil || w.wait == nil {
-		if err == nil {
-			err = w.out.Can().Patch(ctx, front, 0)
-		}
+	if err := w.Flush(); err != nil {
 		return err
+	}
+	if w.wait == nil {
+		return w.out.Can().Patch(ctx, front, 0)
 	}
 	wait, n := w.wait, w.Pos-int64(len(front))
 	w.wait, w.Out = nil, w.out
@@ -391,9 +384,6 @@ func (w *writer) links() {
 			continue
 		}
 		above, name := splitKey(at)
-		if above == "." {
-			above = ""
-		}
 		l := h5.Link{Name: name, Addr: n.addr}
 		if n.soft != "" {
 			l.Kind, l.Target = h5.SoftLink, n.soft

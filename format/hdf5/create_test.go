@@ -444,6 +444,7 @@ func TestWhatCannotBeWrittenIsNamed(t *testing.T) {
 		"lost/0":             []byte(`[{"_REFERENCE":{"path":"/none"}},{"_REFERENCE":{"path":"/good"}},"|O",[2]]`),
 		"fields/.zarray":     zarray(`"|O"`, 2, 2, `,"filters":[{"id":"json2"}],"compressor":null`),
 		"fields/.zattrs":     []byte(`{"_COMPOUND_DTYPE":[["a","strange"]]}`),
+		"filled/.zarray":     []byte(`{"zarr_format":2,"shape":[2],"chunks":[2],"dtype":"|O","fill_value":"x","order":"C","filters":[{"id":"json2"}],"compressor":null}`),
 		"elsewhere/.zarray":  zarray(`"<i2"`, 4, 2, noCodec),
 		"elsewhere/.zattrs":  []byte(`{"_EXTERNAL_ARRAY_LINK":{"link_type":"hdf5_dataset","url":"x.h5","name":"x"}}`),
 		"dimensions/.zarray": zarray(`"<i2"`, 5, 5, noCodec),
@@ -454,7 +455,7 @@ func TestWhatCannotBeWrittenIsNamed(t *testing.T) {
 	}
 	want := map[string]string{
 		".zattrs": `"huge"`, "notes.txt": "not part of an array", "good/2": "no chunk", "good/x": "no chunk", "good/in/.zarray": "", "good/.zgroup": "",
-		"short/0": "4 bytes, found 3", "long/1": "4 bytes, found 5", "damaged/0": "gzip", "json/.zarray": "", "unknown/.zarray": "<f16", "nothing/.zarray": "|S0",
+		"short/0": "4 bytes, found 3", "long/1": "4 bytes, found 5", "damaged/0": "gzip", "json/.zarray": "", "filled/.zarray": "fill value", "unknown/.zarray": "<f16", "nothing/.zarray": "|S0",
 		"many/.zarray": "chunks", "big/.zarray": "4 GiB", "pickled/0": "pickle", "numbers/0": "neither strings nor references", "several/0": "several kinds", "lost/0": `"/none"`,
 		"fields/.zattrs": "_COMPOUND_DTYPE", "elsewhere/.zattrs": "--external", "dimensions/.zattrs": "dimension \"good\"", "soft/.zattrs": "no attributes", "lone/.zattrs": "no group or array",
 	}

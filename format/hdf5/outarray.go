@@ -4,11 +4,10 @@ import (
 	"bytes"
 	"compress/zlib"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,11 +24,11 @@ type outArray struct {
 	src     *oneChunk
 	attrs   map[string]any
 	planned bool
+	filled  bool // chunks of text that never come are made
 	how     outStoring
 	anew    bool         // decoded chunks are compressed
 	grid    []int64      // number of chunks in each dimension
 	chunks  []chunkPlace // by number
-	data    *block       // elements that wait for addresses
 }
 
 type chunkPlace struct {
@@ -75,7 +74,8 @@ func (s *oneChunk) GetRange(ctx context.Context, key string, off, n int64) ([]by
 }
 
 const (
-	mostChunks = 1 << 22   // of an array
+	mostChunks = 1 << 24   // of all arrays
+	mostFilled = 1 << 24   // texts of an array that were never written
 	mostRemade = 1 << 30   // bytes of a chunk that is decoded
 	most32     = 1<<32 - 1 // bytes of a chunk of HDF5
 )
@@ -102,25 +102,18 @@ func (w *writer) addArray(at string, text []byte) (err error) {
 		return err
 	}
 	x.grid = x.Grid()
-	bytes, ok := x.Bytes()
-	if !ok {
-		return unsupported("%v elements of %d bytes are too many", x.Shape, x.DType.Size)
-	}
 	if len(x.Shape) > maxDims {
 		return unsupported("it has %d dimensions, of which HDF5 has %d", len(x.Shape), maxDims)
 	}
-	if x.NumChunks() > mostChunks {
-		return unsupported("it has %d chunks, of which holdall writes %d into an HDF5 file", x.NumChunks(), int64(mostChunks))
+	if n := x.NumChunks(); n > mostChunks-w.chunks {
+		return unsupported("with its %d chunks there are more than the %d that holdall writes into an HDF5 file", n, int64(mostChunks))
 	}
-	if one := bytesOf(x.Chunks, x.DType.Size); x.NumChunks() > 1 && (one < 0 || one > most32) {
-		return unsupported("chunks of %v elements are larger than those of HDF5, of 4 GiB", x.Chunks)
+	w.chunks += x.NumChunks()
+	if fill, err := x.fill(); err != nil {
+		return err
+	} else if !x.varies() {
+		n.obj.Fill = fill
 	}
-	if !x.varies() {
-		if n.obj.Fill, err = x.fill(); err != nil {
-			return err
-		}
-	}
-	n.obj.Layout = h5.Layout{Class: h5.Contiguous, Addr: -1, Size: bytes}
 	if err := n.fits(); err != nil {
 		return err
 	}
@@ -148,6 +141,8 @@ func (x *outArray) elementType() (t *h5.Datatype, err error) {
 			}
 		case "vlen-bytes":
 			t = listType(numberType('u', 1, false))
+		case "vlen-utf8":
+			t = textType
 		default:
 			return nil, nil
 		}
@@ -160,15 +155,25 @@ func (x *outArray) elementType() (t *h5.Datatype, err error) {
 	return t, err
 }
 
-// fits returns an error if the header of a dataset is too large.
+// fits returns an error if a dataset is too large for HDF5.
 func (n *outNode) fits() error {
-	o := h5.Object{Kind: h5.Dataset, Type: n.obj.Type, Space: h5.Space{Dims: n.in.Shape}, Fill: n.obj.Fill, Layout: h5.Layout{Class: h5.Contiguous}}
+	x, o := n.in, h5.Object{Kind: h5.Dataset, Type: n.obj.Type, Space: h5.Space{Dims: n.in.Shape}, Fill: n.obj.Fill, Layout: h5.Layout{Class: h5.Contiguous}}
 	if o.Type == nil {
-		return nil
+		o.Type = textType // the largest that it may become
+	}
+	one := bytesOf(x.Chunks, o.Type.Size)
+	switch {
+	case bytesOf(x.Shape, o.Type.Size) < 0:
+		return unsupported("%v elements of %d bytes are too many", x.Shape, o.Type.Size)
+	case (one < 0 || one > most32) && (x.NumChunks() > 1 || !x.plain()):
+		return unsupported("chunks of %v elements are larger than those of HDF5, of 4 GiB", x.Chunks)
 	}
 	_, err := o.Encode(nil)
 	return err
 }
+
+// plain reports whether chunks are elements as they are.
+func (x *outArray) plain() bool { return x.Compressor == nil && len(x.Filters) == 0 }
 
 // bytesOf returns the size of elements, or -1 if that is too large.
 func bytesOf(shape []int64, size int64) int64 {
@@ -182,8 +187,20 @@ func bytesOf(shape []int64, size int64) int64 {
 	return n
 }
 
-// fill returns the bytes of an element that was never written, or nil if they are zeros.
+// fill returns the bytes of an element that was never written, or nil if they are zeros. Types of variable length have
+// no fill value: if it is not nothing, it must be a text, which is then written; see missing.
 func (x *outArray) fill() ([]byte, error) {
+	if x.varies() {
+		text, is := x.Fill.(string)
+		if _, wrong := x.Fill.(json.Number); x.Fill == nil || text == "" && is || wrong && x.DType.Kind == 'O' {
+			return nil, nil
+		}
+		if !is || !isText(text) || x.DType.Kind == 'O' && (len(x.Filters) == 0 || x.Filters[0].ID != "vlen-utf8") || x.Elements() > mostFilled {
+			return nil, unsupported("HDF5 cannot have this fill value for elements of variable length")
+		}
+		x.filled = true
+		return nil, nil
+	}
 	one := *x.Array
 	one.Shape = slices.Repeat([]int64{1}, len(x.Shape))
 	one.Chunks = one.Shape
@@ -195,10 +212,10 @@ func (x *outArray) fill() ([]byte, error) {
 }
 
 // plan decides how an array is stored, when its attributes are known.
-func (w *writer) plan(ctx context.Context, n *outNode) error {
+func (n *outNode) plan() {
 	x, o := n.in, &n.obj
 	if x.planned {
-		return nil
+		return
 	}
 	x.planned = true
 	o.Space = h5.Space{Dims: x.Shape}
@@ -216,33 +233,29 @@ func (w *writer) plan(ctx context.Context, n *outNode) error {
 		x.chunks[i].addr = -1
 	}
 	filters, ok := filtersOf(x.Meta)
-	plain := x.Compressor == nil && len(x.Filters) == 0
 	scalar = scalar || len(x.Shape) == 0
 	switch whole := slices.Equal(x.Chunks, x.Shape); {
 	case x.varies() || x.Order != 'C' && len(x.Shape) > 1 || !ok || chunks == 0:
 		x.how = remade
-	case plain && whole:
+	case x.plain() && whole:
 		x.how = inOne
-	case chunks == 1 && (scalar || plain || x.Compressor != nil && x.Compressor.ID == "blosc" && x.Elements() < smallElements):
+	case chunks == 1 && (scalar || x.plain() || x.Compressor != nil && x.Compressor.ID == "blosc" && x.Elements() < smallElements):
 		x.how = remade
 	}
 	if x.how != asIs && chunks <= 1 {
-		return nil
+		o.Layout.Class = h5.Contiguous // see places
+		return
 	}
-	x.anew = x.how == remade && !plain && !x.varies()
+	x.anew = x.how == remade && !x.plain() && !x.varies()
 	if o.Layout = (h5.Layout{Class: h5.Chunked, Chunk: x.Chunks}); x.how == asIs {
 		o.Filters = filters
 	} else if x.anew {
 		o.Filters = []h5.Filter{{ID: deflate, Optional: true, Values: []uint32{deflateLevel}}}
 	}
-	if one := bytesOf(x.Chunks, x.DType.Size); one > most32 || one < 0 {
-		return unsupported("chunks of %v elements are larger than those of HDF5, of 4 GiB", x.Chunks)
-	}
 	o.Space.Max = slices.Clone(x.Shape)
 	for i, c := range x.Chunks {
 		o.Space.Max[i] = max(x.Shape[i], min(c, (x.Shape[i]-1)/c*c+c))
 	}
-	return nil
 }
 
 // filtersOf returns the filters of HDF5 that chunks have gone through. It reports false if HDF5 does not have them.
@@ -291,22 +304,19 @@ const deflateLevel = 4
 
 // addChunk adds a chunk of an array.
 func (w *writer) addChunk(ctx context.Context, e format.Entry, r io.Reader) error {
-	at := path.Dir(e.Name)
+	at, _ := splitKey(e.Name)
 	n := w.nodes[at]
-	for ; at != "." && (n == nil || n.in == nil && !n.refused); n = w.nodes[at] {
-		at = path.Dir(at)
+	for ; at != "" && (n == nil || n.in == nil && !n.refused); n = w.nodes[at] {
+		at, _ = splitKey(at)
 	}
 	switch {
-	case n == nil:
+	case at == "":
 		return unsupported("it is not part of an array whose metadata came before")
 	case n.refused:
 		return nil // that has been reported
 	}
 	x := n.in
-	if err := w.plan(ctx, n); err != nil {
-		return w.give(n, err)
-	}
-	if x.Elements() == 0 {
+	if n.plan(); x.Elements() == 0 {
 		return nil
 	}
 	i, ok := x.number(strings.TrimPrefix(e.Name, at+"/"))
@@ -324,7 +334,7 @@ func (w *writer) addChunk(ctx context.Context, e format.Entry, r io.Reader) erro
 		return err
 	}
 	start, size := w.Pos, e.Size
-	if x.Compressor == nil && len(x.Filters) == 0 {
+	if x.plain() {
 		if size = bytesOf(x.Chunks, x.DType.Size); e.Size > size || e.Size < size && x.Filled() == 0 {
 			return unsupported("expected a chunk of %d bytes, found %d", size, e.Size)
 		}
@@ -393,34 +403,23 @@ func (w *writer) remake(ctx context.Context, n *outNode, i int64, stored []byte)
 		plain := bytes.Clone(b.Bytes())
 		b.Reset()
 		z, err := zlib.NewWriterLevel(&b, deflateLevel)
-		if err == nil {
-			_, err = z.Write(plain)
-		}
-		if err = errors.Join(err, z.Close()); err != nil {
+		if err != nil {
 			return err
 		}
+		z.Write(plain) // a buffer takes all
+		z.Close()
 	}
 	x.chunks[i] = chunkPlace{addr: w.Pos, size: int64(b.Len())}
 	return w.Append(b.Bytes())
 }
 
-// missing makes the chunks of strings and objects that never came. Types of variable length have no fill value but
-// nothing.
+// missing makes the chunks of text that never came.
 func (w *writer) missing(ctx context.Context, n *outNode) error {
-	err := w.plan(ctx, n)
 	x := n.in
-	if v := x.Fill; err != nil || !x.varies() || v == nil || v == "" || kindOf(v) == isWhole && x.DType.Kind == 'O' {
-		return err
-	}
-	for i, c := range x.chunks {
-		if c.addr < 0 && c.in == nil {
+	for i := 0; x.filled && i < len(x.chunks); i++ {
+		if x.chunks[i] == (chunkPlace{addr: -1}) {
 			if err := w.remake(ctx, n, int64(i), nil); err != nil {
 				return err
-			}
-			if w.waiting > flushWaiting {
-				if err := w.settle(); err != nil {
-					return err
-				}
 			}
 		}
 	}
@@ -441,8 +440,8 @@ func (w *writer) remakeValues(ctx context.Context, n *outNode, i int64, one *zar
 	}
 	t := n.obj.Type
 	size := bytesOf([]int64{int64(len(values))}, t.Size)
-	if size < 0 || size > mostRemade {
-		return unsupported("%d elements of %d bytes are too many", len(values), t.Size)
+	if size < 0 || size > mostWaiting-w.waiting {
+		return unsupported("%d elements of %d bytes, with others that wait for addresses, are too many", len(values), t.Size)
 	}
 	b := &block{data: make([]byte, size)}
 	for k, v := range values {
@@ -455,13 +454,13 @@ func (w *writer) remakeValues(ctx context.Context, n *outNode, i int64, one *zar
 	}
 	x.chunks[i] = chunkPlace{addr: -1, size: size, in: b}
 	w.later, w.waiting = append(w.later, b), w.waiting+size
-	return nil
+	return w.settle(flushWaiting)
 }
 
 // isFill reports whether a value of an array of several chunks is the one of elements that were never written. They
 // are empty in HDF5.
 func (x *outArray) isFill(v any) bool {
-	return v == nil && x.Fill == nil || len(x.chunks) > 1 && x.Fill != nil && fmt.Sprint(v) == fmt.Sprint(x.Fill) && kindOf(v) == isWhole
+	return len(x.chunks) > 1 && (v == nil || kindOf(v) == isWhole && v == x.Fill)
 }
 
 // settleType sets the type of objects that are strings or references, by the values.
@@ -502,7 +501,7 @@ func (x *outArray) places(o *h5.Object) []h5.Chunk {
 		}
 	}
 	if o.Layout.Class == h5.Contiguous {
-		if o.Layout.Size = bytesOf(x.Shape, o.Type.Size); len(x.chunks) == 1 {
+		if o.Layout.Addr, o.Layout.Size = -1, bytesOf(x.Shape, o.Type.Size); len(x.chunks) == 1 {
 			o.Layout.Addr = x.chunks[0].addr
 		}
 		return nil

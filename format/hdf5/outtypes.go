@@ -3,6 +3,7 @@ package hdf5
 import (
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -84,6 +85,11 @@ func recordType(d zarr.DType) *h5.Datatype {
 // isName reports whether a text can be the name of a field.
 func isName(s string) bool { return s != "" && utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
+// isText reports whether a text is UTF-8 that ends with its first zero byte, as strings of variable length do.
+func isText(s string) bool {
+	return utf8.ValidString(s) && !strings.Contains(strings.TrimRight(s, "\x00"), "\x00")
+}
+
 // compoundType returns the type of a compound of which LINDI stores elements as JSON, or nil if there is none.
 func compoundType(fields []zarr.CompoundField) *h5.Datatype {
 	t := &h5.Datatype{Class: h5.Compound}
@@ -111,12 +117,9 @@ func wordType(word string) *h5.Datatype {
 	case "bool":
 		return boolType
 	}
-	for kind, name := range map[byte]string{'i': "int", 'u': "uint", 'f': "float"} {
-		if digits, ok := strings.CutPrefix(word, name); ok {
-			if n, _ := strconv.Atoi(digits); kind == 'f' && (n == 16 || n == 32 || n == 64) || kind != 'f' && (n == 8 || n == 16 || n == 32 || n == 64) {
-				return numberType(kind, int64(n/8), false)
-			}
-		}
+	if digits := strings.TrimLeft(word, "uintfloa"); digits != word { // int32
+		n, _ := strconv.Atoi(digits)
+		word = fmt.Sprintf("<%c%d", word[0], n/8)
 	}
 	m, err := zarr.ParseMeta([]byte(`{"zarr_format":2,"shape":[],"chunks":[],"order":"C","fill_value":null,"filters":null,"compressor":null,"dtype":` + strconv.Quote(word) + `}`))
 	if err != nil {
@@ -156,9 +159,9 @@ var errValue = unsupported("HDF5 has no type for it")
 // reference leads to.
 func (w *writer) put(b *block, at int, t *h5.Datatype, v any) error {
 	to := b.data[at : at+int(t.Size)]
-	text, isText := v.(string)
+	text, given := v.(string)
 	if raw, ok := v.([]byte); ok {
-		text, isText = string(raw), true
+		text, given = string(raw), true
 	}
 	list, isList := v.([]any)
 	switch {
@@ -169,13 +172,13 @@ func (w *writer) put(b *block, at int, t *h5.Datatype, v any) error {
 			to[0] = map[bool]byte{true: 1}[on]
 			return nil
 		}
-	case t.Class == h5.String && isText && len(text) <= len(to):
+	case t.Class == h5.String && given && len(text) <= len(to):
 		copy(to, text)
 		return nil
 	case v == nil && (t.Class == h5.Variable || t.Class == h5.Reference):
 		return nil
-	case t.Class == h5.Variable && t.IsString && isText:
-		if !utf8.ValidString(text) || strings.Contains(strings.TrimRight(text, "\x00"), "\x00") {
+	case t.Class == h5.Variable && t.IsString && given:
+		if !isText(text) {
 			return unsupported("%.60q is no text that ends with its first zero byte", text)
 		}
 		if text != "" {
@@ -183,7 +186,7 @@ func (w *writer) put(b *block, at int, t *h5.Datatype, v any) error {
 			binary.LittleEndian.PutUint32(to, uint32(len(text)))
 		}
 		return nil
-	case t.Class == h5.Variable && !t.IsString && (isList || isText):
+	case t.Class == h5.Variable && !t.IsString && (isList || given):
 		in := &block{data: []byte(text)}
 		if isList {
 			in.data = make([]byte, int64(len(list))*t.Base.Size)
