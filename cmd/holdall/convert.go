@@ -114,20 +114,18 @@ func (a *app) openToRefer(ctx context.Context, in *holdall.Archive, bare bool, r
 }
 
 // keysWanted reports whether an archive is to be converted key by key, to a
-// format that can refer to the stored bytes. This is so where members cannot
+// format that is made of keys, or that can refer to the stored bytes. The
+// latter is so where members cannot
 // be copied unchanged, or where there are none. It is also so for remote
 // archives when only the keys are wanted, whose data then stays remote, and
 // for data that has arrays but is not an archive of that format.
 func keysWanted(in *holdall.Archive, to *format.Format, src, dst string, o *holdall.PackOptions) bool {
 	f := in.Format()
-	if f == nil || !slices.Contains(f.Views, zarrView) {
+	switch {
+	case f == nil || !slices.Contains(f.Views, zarrView):
 		return false
-	}
-	if to.FromZarr != nil {
-		return true
-	}
-	if !to.Refers {
-		return false
+	case !to.Refers:
+		return to.FromZarr != nil
 	}
 	bare, other := refers(in, to, src, dst, o.Embed, &o.Refer)
 	return bare || other || o.Embed || o.Refer != "" || joins(to, o)
