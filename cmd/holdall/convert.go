@@ -114,11 +114,11 @@ func (a *app) openToRefer(ctx context.Context, in *holdall.Archive, bare bool, r
 }
 
 // keysWanted reports whether an archive is to be converted key by key, to a
-// format that is made of keys, or that can refer to the stored bytes. The
-// latter is so where members cannot
-// be copied unchanged, or where there are none. It is also so for remote
-// archives when only the keys are wanted, whose data then stays remote, and
-// for data that has arrays but is not an archive of that format.
+// format that is made of keys, or to one that can refer to the stored bytes.
+// The latter is so where members cannot be copied unchanged, or where there are
+// none. It is also so for remote archives when only the keys are wanted, whose
+// data then stays remote, and for data that has arrays but is not an archive of
+// that format.
 func keysWanted(in *holdall.Archive, to *format.Format, src, dst string, o *holdall.PackOptions) bool {
 	f := in.Format()
 	switch {
