@@ -36,7 +36,7 @@ var imports = map[string]string{
 	"store/azure":                        "store store/internal/far store/web store/storekit",
 	"format":                             "store format/kit/sorter",
 	"format/caf":                         "format store codec format/internal/finder format/kit format/kit/jsontext format/kit/columns format/kit/naming internal/base/scan store/storekit",
-	"format/hdf5":                        "format store codec hdf5 format/kit internal/arrays/pyjson internal/arrays/zarr3 store/storekit",
+	"format/hdf5":                        "format store codec hdf5 zarr format/kit format/kit/sorter internal/arrays/pyjson internal/arrays/zarr3 store/storekit",
 	"format/lindi":                       "format store codec zarr format/internal/tarhead format/kit format/kit/columns format/kit/jsontext format/kit/pipe internal/arrays/pyjson internal/arrays/zarr3 format/kit/sorter store/storekit",
 	"format/tar":                         "format store codec format/internal/charset format/internal/tarhead format/kit format/kit/columns format/kit/naming store/storekit",
 	"format/zip":                         "format store codec format/internal/charset format/kit format/kit/columns format/kit/sorter store/storekit",

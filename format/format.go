@@ -121,6 +121,10 @@ type Format struct {
 	// Programs call the function kit.Create.
 	Create func(ctx context.Context, st store.Store, name string, o CreateOptions) (Writer, error)
 
+	// FromZarr, if not nil, begins a new archive whose entries are the keys of a Zarr hierarchy of version 2. It is
+	// for formats that hold arrays and nothing else, which have no Create. Entries arrive in the order of Joined.
+	FromZarr func(ctx context.Context, st store.Store, name string, o CreateOptions) (Writer, error)
+
 	// Place, if not nil, returns the store to which the objects of an archive are written instead
 	// of st, because st needs another layout, or a lock. release ends that.
 	Place func(ctx context.Context, st store.Store, name string) (place store.Store, release func() error, err error)

@@ -1,6 +1,6 @@
 // Package hdf5 reads HDF5 files by ranges: groups, datasets, attributes, and the places of the
-// chunks of arrays. It does not write files or compute with arrays. It returns elements as they
-// are stored, or as Go values.
+// chunks of arrays. It returns elements as they are stored, or as Go values. It does not compute
+// with arrays.
 //
 //	f, err := hdf5.Open(ctx, object)
 //	…
@@ -21,6 +21,15 @@
 // Trees and arrays of chunks are read by levels, several hundred nodes at a time, so an index of a
 // hundred million chunks takes no more memory than one of thousands. Structures that were read are
 // cached for a while.
+//
+// # Writing
+//
+// The package encodes the structures of a new file; the program decides where they are, and writes
+// them and the elements. [EncodeSuperblock] is the beginning of the file. [Object.Encode] returns
+// the header of a group or a dataset, with its links, attributes and index of chunks, for an
+// address; its size does not depend on addresses, so those of objects that refer to each other can
+// be chosen first. [EncodeHeap] returns what elements of variable length refer to. All have
+// checksums where the format has them. HDF5 1.10 and later read such files.
 //
 // # Damaged files
 //

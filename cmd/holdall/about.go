@@ -118,7 +118,7 @@ func abilities(f *format.Format) []string {
 		word string
 		ok   bool
 	}{
-		{"write", f.Create != nil}, {"chunks", f.Chunked}, {"verify", f.Verify != nil},
+		{"write", f.Create != nil}, {"convert", f.FromZarr != nil}, {"chunks", f.Chunked}, {"verify", f.Verify != nil},
 		{"repair", f.Repair != nil}, {"change", f.Amend != nil},
 	} {
 		if c.ok {

@@ -586,8 +586,9 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f.Var(&a.maxIndex, "max-index", "largest index to accept (default 1GiB)")
 }
 
-func writable() []*format.Format {
-	return slices.DeleteFunc(format.All(), func(f *format.Format) bool { return f.Create == nil })
+// writable returns the formats that can be written. Some are written only by convert.
+func writable(converts bool) []*format.Format {
+	return slices.DeleteFunc(format.All(), func(f *format.Format) bool { return f.Create == nil && (!converts || f.FromZarr == nil) })
 }
 
 func (a *app) formatFlag(cmd *cobra.Command, f *pflag.FlagSet, usage string, formats []*format.Format) {

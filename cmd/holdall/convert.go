@@ -49,7 +49,7 @@ store.`,
 	p.register(a, cmd)
 	fs := cmd.Flags()
 	fs.BoolVar(&p.o.KeepDamaged, "keep-damaged", false, "write the readable parts of a damaged file as NAME.damaged")
-	a.formatFlag(cmd, fs, "format of DST (default from its extension): dir, ", writable())
+	a.formatFlag(cmd, fs, "format of DST (default from its extension): dir, ", writable(true))
 	fs.StringVar(&p.from, "from", "", "format of SRC, if detection fails")
 	fs.BoolVar(&p.o.Embed, "embed", false, "LINDI: copy content that SRC only refers to into DST")
 	fs.StringVar(&p.o.Refer, "refer", "", "LINDI: refer to the content of SRC at this address; here is its current one")
@@ -164,14 +164,18 @@ func (a *app) openLinked(ctx context.Context, src string, to *format.Format, p *
 }
 
 // keysWanted reports whether an archive is to be converted key by key, to a
-// format that can refer to the stored bytes. This is so where members cannot
-// be copied unchanged, or where there are none. It is also so for remote
-// archives when only the keys are wanted, whose data then stays remote, and
-// for data that has arrays but is not an archive of that format.
+// format that is made of keys, or to one that can refer to the stored bytes.
+// The latter is so where members cannot be copied unchanged, or where there are
+// none. It is also so for remote archives when only the keys are wanted, whose
+// data then stays remote, and for data that has arrays but is not an archive of
+// that format.
 func keysWanted(in *holdall.Archive, to *format.Format, src, dst string, o *holdall.PackOptions) bool {
 	f := in.Format()
-	if f == nil || !to.Refers || !slices.Contains(f.Views, zarrView) {
+	switch {
+	case f == nil || !slices.Contains(f.Views, zarrView):
 		return false
+	case !to.Refers:
+		return to.FromZarr != nil
 	}
 	bare, other := refers(in, to, src, dst, o.Embed, &o.Refer)
 	return bare || other || o.Embed || o.Refer != "" || joins(to, o)

@@ -193,7 +193,7 @@ again, but sends only the missing data. Without --resume nothing stays.`,
 	}
 	p.register(a, cmd)
 	fs := cmd.Flags()
-	a.formatFlag(cmd, fs, "format of OUT (default from its extension): ", writable())
+	a.formatFlag(cmd, fs, "format of OUT (default from its extension): ", writable(false))
 	fs.IntVarP(&p.o.Jobs, "jobs", "j", 0, "files to read at once (default depends on the machine; 16 requests for a bucket)")
 	fs.StringVarP(&p.out, "output", "o", "", "archive to write; - is standard output")
 	fs.BoolVar(&p.o.Follow, "follow", false, "pack the files that symbolic links point to")

@@ -33,15 +33,18 @@ const (
 var Format = &format.Format{
 	Name:       "hdf5",
 	Title:      "HDF5",
-	Extensions: []string{".h5", ".hdf5", ".nwb", ".he5"},
+	Extensions: []string{".h5", ".hdf5", ".nwb", ".he5", ".nc"},
 	Views:      views,
 	Params: []format.Param{{
 		Name: linkArrays, For: format.ToOpen, Kind: format.ParamNumber, Most: 1 << 40,
 		Help: "show arrays with more chunks than this as links to the file; references link arrays of more than 1000 chunks, with 0 none",
 	}, {Name: linkAddress, Flag: "-", For: format.ToOpen}},
-	Detect: detect,
-	Open:   open,
-	Verify: verify,
+	WantsManifest: true,
+	Joined:        func(map[string]string) func(a, b format.Entry) int { return order },
+	Detect:        detect,
+	Open:          open,
+	FromZarr:      fromZarr,
+	Verify:        verify,
 }
 
 func detect(p format.Probe) format.Match {

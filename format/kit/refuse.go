@@ -23,10 +23,14 @@ func (e *SizeError) Error() string {
 	return fmt.Sprintf("%s: %d bytes, but %d were listed", e.Name, e.Found, e.Said)
 }
 
-// Create begins an archive with f.Create. Its Writer refuses what f does not hold, and what
+// Create begins an archive with f.Create, or f.FromZarr. Its Writer refuses what f does not hold, and what
 // f.Refuses refuses, with a [*RefusedError].
 func Create(ctx context.Context, f *format.Format, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
-	w, err := f.Create(ctx, st, name, o)
+	create := f.Create
+	if create == nil {
+		create = f.FromZarr
+	}
+	w, err := create(ctx, st, name, o)
 	if err != nil {
 		return nil, err
 	}

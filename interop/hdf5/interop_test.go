@@ -157,6 +157,94 @@ func TestReferencesAndTextsThatLINDIRefusesAreKeptOrNamed(t *testing.T) {
 	}
 }
 
+// h5py reads what holdall writes, and finds what was in the file from which it came.
+func TestH5pyReadsWhatIsWritten(t *testing.T) {
+	known := []*regexp.Regexp{ // what Zarr or JSON cannot say
+		regexp.MustCompile(`^/types/committed: is only in the first$`),
+		regexp.MustCompile(`^/types/ragged_str: is only in the first$`), // named
+		regexp.MustCompile(`^/types/longdouble: .*float64, expected .*float128`),
+		regexp.MustCompile(`^/types/vlen_bytes: .*of .S2, expected .*of string$`), // not UTF-8
+		regexp.MustCompile(`^/nbit(_row)?: .*int32.*, expected .*>i4`),
+		regexp.MustCompile(`^@row: `),                                      // a compound is a list
+		regexp.MustCompile(`^/(outside|a/b/cycle): is only in the first$`), // a link into another file, and one to what contains it
+	}
+	names, err := filepath.Glob("../../hdf5/testdata/*.h5.gz")
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	dir := t.TempDir()
+	for _, name := range names {
+		name = strings.TrimSuffix(name, ".gz")
+		file := filepath.Join(dir, filepath.Base(name))
+		if strings.HasPrefix(filepath.Base(name), "refused_") {
+			continue
+		}
+		if err := os.WriteFile(file, testkit.Read(t, name), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(again(t, dir, file)) {
+			if line = strings.TrimSpace(line); !slices.ContainsFunc(known, func(r *regexp.Regexp) bool { return r.MatchString(line) }) {
+				t.Errorf("%s: %s", name, line)
+			}
+		}
+	}
+}
+
+// again writes a file as LINDI, and that as HDF5, and says what differs then.
+func again(t *testing.T, dir, file string) string {
+	t.Helper()
+	out := filepath.Join(dir, "again"+filepath.Ext(file))
+	archive := filepath.Join(dir, "again.lindi.tar")
+	for _, step := range [][2]string{{file, archive}, {archive, out}} {
+		a, err := holdall.Open(t.Context(), step[0], holdall.OpenOptions{View: "zarr"})
+		if err == nil {
+			_, err = holdall.Convert(t.Context(), a, step[1], holdall.PackOptions{OnError: func(name string, err error) { t.Log(name, err) }})
+			a.Close()
+		}
+		if err != nil {
+			t.Fatal(file, err)
+		}
+	}
+	return string(ask(t, 1, "same", file, out))
+}
+
+// NWB files that went through LINDI are what they were, and valid. So is one whose archive was changed.
+func TestNWBFilesComeBack(t *testing.T) {
+	testkit.Serial(t)
+	dir := t.TempDir()
+	ask(t, 0, "nwb", dir)
+	for _, name := range testkit.Names(t, dir, ".nwb", 5) {
+		file := filepath.Join(dir, name+".nwb")
+		for line := range strings.Lines(again(t, dir, file)) {
+			if !strings.Contains(line, "sweep_number): incorrect type - expected 'uint32', got 'int64'") { // JSON does not say how large it is
+				t.Errorf("%s: %s", name, line)
+			}
+		}
+	}
+	archive, out := filepath.Join(dir, "x.lindi.tar"), filepath.Join(dir, "x.nwb")
+	convert(t, open(t, filepath.Join(dir, "ephys.nwb"), false), archive)
+	x, err := holdall.Amend(t.Context(), archive, holdall.OpenOptions{View: "zarr"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	if _, err = x.AddFrom(t.Context(), open(t, filepath.Join(dir, "units.nwb"), false), []string{"units"}, holdall.AddOptions{}); err == nil {
+		_, err = x.Commit(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := holdall.Open(t.Context(), archive, holdall.OpenOptions{View: "zarr"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	convert(t, a, out)
+	if got := string(ask(t, 1, "same", filepath.Join(dir, "ephys.nwb"), out)); got != "/units: is only in the second\n" {
+		t.Error(got)
+	}
+}
+
 // Of files far away a part of a series is read, and references are made, by few requests.
 func TestNWBFilesTakeFewRequests(t *testing.T) {
 	dir := t.TempDir()

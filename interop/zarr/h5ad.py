@@ -2,7 +2,7 @@
 """Make files of AnnData, or compare one with what anndata reads of Zarr.
 
   h5ad.py write OUT SEED N       OUT/00000.h5ad and so on
-  h5ad.py compare FILE URL...    each URL has a Zarr hierarchy that must be equal to the file
+  h5ad.py compare FILE URL...    each URL has a Zarr hierarchy that must be equal to the file, or is a file of HDF5
 """
 import sys, warnings
 
@@ -34,8 +34,9 @@ def main(verb, *args):
         return
     want = anndata.read_h5ad(args[0])
     for url in args[1:]:
+        got = anndata.read_h5ad(url) if url.endswith(".h5") else anndata.io.read_elem(zarr.open_group(url, mode="r"))
         try:
-            assert_equal(anndata.io.read_elem(zarr.open_group(url, mode="r")), want)
+            assert_equal(got, want)
         except AssertionError as e:
             print(url, e)
 

@@ -450,9 +450,11 @@ func TestXarray(t *testing.T) {
 }
 
 // What xarray and anndata open of a file, they open of its Zarr, too: both versions of it, and that of a LINDI archive.
+// They open it of the HDF5 that is written of the archive.
 func TestFilesOfNetCDFAndAnnData(t *testing.T) {
 	testkit.Serial(t)
 	for script, n := range map[string]int{"netcdf": testkit.Rounds(t, 20), "h5ad": 6} {
+		again := map[string]string{"netcdf": "again.nc", "h5ad": "again.h5"}[script]
 		dir := t.TempDir()
 		run(t, netcdf, script, "write", dir, strconv.FormatUint(testkit.Seed(t)>>40, 10), strconv.Itoa(n))
 		files, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -461,18 +463,21 @@ func TestFilesOfNetCDFAndAnnData(t *testing.T) {
 		}
 		for _, file := range files {
 			archive := filepath.Join(dir, "x.lindi.tar")
-			in, err := holdall.Open(t.Context(), file, holdall.OpenOptions{})
-			if err == nil {
-				_, err = holdall.Convert(t.Context(), in, archive, holdall.PackOptions{})
-				err = errors.Join(err, in.Close())
-			}
-			if err != nil {
-				t.Fatal(err)
+			back := filepath.Join(t.TempDir(), again)
+			for _, step := range [][2]string{{file, archive}, {archive, back}} {
+				in, err := holdall.Open(t.Context(), step[0], holdall.OpenOptions{View: "zarr"})
+				if err == nil {
+					_, err = holdall.Convert(t.Context(), in, step[1], holdall.PackOptions{})
+					err = errors.Join(err, in.Close())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
 			}
 			url, _ := serving(t, file)
 			packed, _ := serving(t, archive)
 			name := "/" + filepath.Base(file)
-			if out := run(t, netcdf, script, "compare", file, url+"/z"+name, url+"/z3"+name, packed+"/z/x.lindi.tar", packed+"/z3/x.lindi.tar"); out != "" {
+			if out := run(t, netcdf, script, "compare", file, url+"/z"+name, url+"/z3"+name, packed+"/z/x.lindi.tar", packed+"/z3/x.lindi.tar", back); out != "" {
 				t.Errorf("%s: %s", file, out)
 			}
 			os.Remove(archive)

@@ -2,7 +2,7 @@
 """Make netCDF-4 files at random, or compare what xarray opens of them with what it opens of Zarr.
 
   netcdf.py write OUT SEED N     N files, OUT/00000.nc and so on, by netCDF's own library and by h5netcdf in turn
-  netcdf.py compare FILE URL...  each URL has a Zarr hierarchy that must be equal to the file
+  netcdf.py compare FILE URL...  each URL has a Zarr hierarchy that must be equal to the file, or is a netCDF-4 file
 
 Prints what differs.
 """
@@ -71,7 +71,15 @@ def main(verb, *args):
     for group in (None, "below"):
         want = xarray.open_dataset(args[0], engine="h5netcdf", group=group).load()
         for url in args[1:]:
-            got = xarray.open_zarr(url, group=group, consolidated=False).load()
+            if url.endswith(".nc") and "://" not in url:
+                by_library = xarray.open_dataset(url, engine="netcdf4", group=group).load()
+                got = xarray.open_dataset(url, engine="h5netcdf", group=group).load()
+                for name in got.variables:
+                    if got[name].dtype != want[name].dtype or by_library[name].dtype != want[name].dtype:
+                        print(url, group, name, got[name].dtype, by_library[name].dtype, want[name].dtype)
+                xarray.testing.assert_equal(got, by_library)
+            else:
+                got = xarray.open_zarr(url, group=group, consolidated=False).load()
             for name in got.variables:  # the encodings differ, and so may kinds of strings
                 if got[name].dtype.kind in "TU" and want[name].dtype.kind in "OU":
                     got[name] = got[name].astype(object)

@@ -24,7 +24,7 @@ import (
 // differs; content that a store copies by itself is not read. Options.Unverified omits comparisons,
 // but never one without which wrong content would get a new checksum.
 func Convert(ctx context.Context, src *content.Source, st store.Store, name string, o Options) (Summary, error) {
-	p, err := newPacker(st, name, o)
+	p, err := newPacker(st, name, o, true)
 	if err != nil {
 		return Summary{}, err
 	}

@@ -76,7 +76,7 @@ func Objects(ctx context.Context, st store.Store, name string, objects iter.Seq2
 }
 
 func packItems(ctx context.Context, st store.Store, name string, o Options, items iter.Seq2[item, error]) (Summary, error) {
-	p, err := newPacker(st, name, o)
+	p, err := newPacker(st, name, o, false)
 	if err != nil {
 		return Summary{}, err
 	}

@@ -131,7 +131,7 @@ func Pack(ctx context.Context, st store.Store, name string, paths []string, o Op
 	case slices.ContainsFunc(paths, func(p string) bool { return !isFar(p) }):
 		return Summary{}, fmt.Errorf("%s: addresses and local files cannot be packed together: %w", store.Redact(paths[far]), errors.ErrUnsupported)
 	default:
-		p, err := newPacker(st, name, o)
+		p, err := newPacker(st, name, o, false)
 		if err != nil {
 			return Summary{}, err
 		}
@@ -143,7 +143,7 @@ func Pack(ctx context.Context, st store.Store, name string, paths []string, o Op
 	if err != nil {
 		return Summary{}, err
 	}
-	p, err := newPacker(st, name, o)
+	p, err := newPacker(st, name, o, false)
 	if err != nil {
 		return Summary{}, err
 	}
@@ -170,7 +170,8 @@ func (o Options) formats() format.Formats {
 	return o.Formats
 }
 
-func (o Options) format(name string) (*format.Format, error) {
+// format returns the format to write. Only Convert writes those that are made of the keys of a Zarr hierarchy.
+func (o Options) format(name string, converts bool) (*format.Format, error) {
 	among := o.formats()
 	f := among.ByExtension(name)
 	if o.Format != "" {
@@ -182,7 +183,11 @@ func (o Options) format(name string) (*format.Format, error) {
 	if f == nil {
 		return nil, fmt.Errorf("%s: unknown extension: set the format to write", name)
 	}
-	if f.Create == nil {
+	switch {
+	case f.Create != nil || f.FromZarr != nil && converts:
+	case f.FromZarr != nil:
+		return nil, fmt.Errorf("%s: %s holds arrays, not files: convert a Zarr hierarchy to it: %w", name, f.Title, errors.ErrUnsupported)
+	default:
 		return nil, fmt.Errorf("%s archives cannot be written: %w", f.Name, errors.ErrUnsupported)
 	}
 	return f, f.CheckParams(format.ToCreate, o.Param)
@@ -239,12 +244,12 @@ type packer struct {
 	spare   chan *load
 }
 
-func newPacker(st store.Store, name string, o Options) (*packer, error) {
+func newPacker(st store.Store, name string, o Options, converts bool) (*packer, error) {
 	names, err := glob.NewFilter(o.Include, o.Exclude)
 	if err != nil {
 		return nil, err
 	}
-	f, err := o.format(name)
+	f, err := o.format(name, converts)
 	if err != nil {
 		return nil, err
 	}
