@@ -41,7 +41,7 @@ with h5py.File(path, "w", libver="latest") as f:
     trials.create_dataset("stop_time", data=[0.5, 1.5, 2.5])
     trials.create_dataset("stim", data=["grating", "ünï", "a b"], dtype=text)
     # What Zarr has no place for.
-    trials.create_dataset("odd", data=h5py.Empty("f4"))
+    trials.create_dataset("odd", (1,), dtype=h5py.vlen_dtype(text))
 with open(path, "rb") as f, open(path + ".gz", "wb") as out:
     out.write(gzip.compress(f.read(), mtime=0))
 os.remove(path)
