@@ -49,7 +49,6 @@ func Nbit(in []byte, values []uint32, most int64) ([]byte, error) {
 // packed parses the type of nbit.
 type packed struct {
 	values []uint32
-	types  int
 }
 
 // An unpacker reads an element.
