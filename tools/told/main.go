@@ -68,6 +68,13 @@ func run(r io.Reader, w io.Writer, file string) error {
 				io.WriteString(w, s.String())
 			}
 			delete(said, key)
+			if e.Test == "" && e.Action == "fail" { // a crash leaves tests without a result
+				for k, s := range said {
+					if k[0] == e.Package {
+						io.WriteString(w, s.String())
+					}
+				}
+			}
 			if e.Test != "" && !strings.Contains(e.Test, "/") && e.Elapsed >= 1 {
 				slow = append(slow, e)
 			}
