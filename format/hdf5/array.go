@@ -296,7 +296,9 @@ func recordOf(t *h5.Datatype) (text []byte, convert func(to, from []byte), n int
 			dims, base = append(dims, base.Dims...), base.Base
 		}
 		for _, d := range dims {
-			count *= d
+			if count *= d; count > maxParts { // dimensions are of the file
+				return nil, nil, 0
+			}
 		}
 		p := part{from: f.Offset, size: base.Size, to: n, made: base.Size}
 		var inner []byte
@@ -308,7 +310,7 @@ func recordOf(t *h5.Datatype) (text []byte, convert func(to, from []byte), n int
 			inner, p.convert, p.made = strconv.AppendQuote(nil, name), convert, size(name)
 		}
 		named, err := name(nil, f.Name)
-		if inner == nil || p.made == 0 || count == 0 || err != nil || f.Name == "" {
+		if inner == nil || p.made == 0 || count == 0 || count > int64(maxParts-len(parts)) || err != nil || f.Name == "" {
 			return nil, nil, 0
 		}
 		if i > 0 {
@@ -325,9 +327,7 @@ func recordOf(t *h5.Datatype) (text []byte, convert func(to, from []byte), n int
 			parts = append(parts, p)
 			p.from, p.to = p.from+p.size, p.to+p.made
 		}
-		if n = p.to; len(parts) > maxParts {
-			return nil, nil, 0
-		}
+		n = p.to
 	}
 	if text = append(text, ']'); same && n == t.Size {
 		return text, nil, n
@@ -447,10 +447,9 @@ func (x *array) filters() storing {
 		case zstd:
 			add(`{"checksum":false,"id":"zstd","level":%d}`, int32(at(f, 0)))
 		case bloscFilter:
-			names := []string{"blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"}
-			name := names[0]
-			if n := at(f, 6); int(n) < len(names) {
-				name = names[n]
+			name := bloscNames[0]
+			if n := at(f, 6); int(n) < len(bloscNames) {
+				name = bloscNames[n]
 			}
 			add(`{"blocksize":%d,"clevel":%d,"cname":%q,"id":"blosc","shuffle":%d}`, at(f, 3), at(f, 4), name, at(f, 5))
 		default:
