@@ -159,7 +159,7 @@ func ask(t *testing.T, words ...string) []byte {
 	return []byte(a.Stdout)
 }
 
-// compareFile compares a file with what is said of it. Other files are in a folder, if there is one.
+// compareFile compares a file with what the reference says. dir has the other files that it names; it may be empty.
 func compareFile(t *testing.T, b, lines []byte, dir string) {
 	f := openBytes(t, b)
 	if dir != "" {

@@ -379,7 +379,7 @@ func infer(v any) (t *h5.Datatype, dims []int64, all []any, err error) {
 		}
 	}
 	if len(dims) > maxDims {
-		return nil, nil, nil, unsupported("it has %d dimensions, of which HDF5 has %d", len(dims), maxDims)
+		return nil, nil, nil, unsupported("it has %d dimensions; HDF5 allows at most %d", len(dims), maxDims)
 	}
 	var kinds [kindCount]bool
 	for _, v := range all {

@@ -98,7 +98,7 @@ func (a *adopter) stop() {
 	}
 }
 
-// read is told of an object that was read. An object without an ETag stays where it is: nothing would tell its versions
+// read queues an object that was read. An object without an ETag stays at its source: nothing would tell its versions
 // apart.
 func (a *adopter) read(o shelf.Original) {
 	if a.ctx.Err() != nil || o.Location().ETag == "" {

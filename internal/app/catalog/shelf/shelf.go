@@ -53,7 +53,7 @@ type Options struct {
 	// Source, if not nil, opens the source that the catalogue names. The tree of all files also shows what is there
 	// and was never here.
 	Source func(ctx context.Context, address string) (store.Store, error)
-	// Read, if not nil, is told of each object of that source whose content was read, up to its end. It must not wait.
+	// Read, if not nil, is called with each object of that source that was read up to its end. It must not block.
 	Read func(o Original)
 	// NoVerify turns off the verification of contents that the archives' own
 	// readers read.

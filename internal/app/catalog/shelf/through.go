@@ -73,7 +73,7 @@ type Original struct {
 	Name    string
 	Info    store.Info
 	Headers map[string]string // nil unless it was looked up
-	// Content is what Options.Read is told, if it was read as a whole. Nobody may change it.
+	// Content is set for Options.Read if the whole object was read at once. It must not be changed.
 	Content []byte
 
 	from *source
