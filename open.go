@@ -319,7 +319,7 @@ func (p opening) from(ctx context.Context, by store.Store) (*Archive, error) {
 		x, state := kept.Find(ctx, st, name, u, o.wanted())
 		if a.index = state; x != nil {
 			f := o.formats().ByName(x.Format)
-			a.src.Read(f, kept.NewReader(x, func(ctx context.Context) (format.Reader, error) { return openAs(ctx, f, by, name, o) }))
+			a.src.Read(f, kept.NewReader(x, a.src.ProvenBefore, func(ctx context.Context) (format.Reader, error) { return openAs(ctx, f, by, name, o) }))
 			a.src.UseIndex(x)
 			return a, nil
 		}

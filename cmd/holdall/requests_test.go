@@ -24,7 +24,7 @@ import (
 // server: each further line is one more round trip for every user.
 func sectionsOf(t *testing.T, archive, name string, run func(...string) string) string {
 	t.Helper()
-	for line := range strings.Lines(run("ls", "--json", archive)) {
+	for line := range strings.Lines(run("ls", "-R", "--json", archive)) {
 		var e struct {
 			Path  string
 			Spans []struct{ Offset, Length int64 }
@@ -70,6 +70,10 @@ func TestWebRequests(t *testing.T) {
 	if err := os.Link(filepath.Join(dir, "x.caf"), filepath.Join(dir, "x")); err != nil {
 		t.Fatal(err)
 	}
+	// A recording with an index beside it.
+	run("convert", "-f", "hdf5", filepath.Join(dir, "zarr"), filepath.Join(dir, "x.nwb"))
+	run("index", "--chunk-digests", filepath.Join(dir, "x.nwb"))
+	chunk := sectionsOf(t, filepath.Join(dir, "x.nwb"), "x/777", run)
 	// A package of twelve sections.
 	rnd := rand.New(rand.NewPCG(1, 1))
 	for i := range 300 {
@@ -131,6 +135,9 @@ func TestWebRequests(t *testing.T) {
 		{[]string{"cat", web.URL + "/pkg.rvn", "200"}, []string{"GET /pkg.rvn bytes=0-262143", "GET /pkg.rvn " + section}},
 		{[]string{"ls", "-R", web.URL + "/pkg.rvn"}, []string{"GET /pkg.rvn bytes=0-262143"}},
 
+		// HDF5: the index, the end of the archive to which it belongs, and the chunk.
+		{[]string{"cat", "--decode", "--slice", "777000:777010", web.URL + "/x.nwb", "x"}, []string{"GET /x.nwb bytes=-4096", "GET /x.nwb " + chunk}},
+
 		// DataBundle: all files with fixed names at once, then the header of the
 		// shard, then one record.
 		{[]string{"cat", web.URL + "/pkg.bundle", "200"}, []string{
@@ -162,7 +169,7 @@ func TestWebRequests(t *testing.T) {
 		}
 		// Verbs that read entries first request an index beside the archive.
 		index := tt.args[0] == "cat" || tt.args[0] == "ls"
-		if index != (len(log) > 0 && strings.HasSuffix(log[0], ".holdall bytes=-18432")) {
+		if index != (len(log) > 0 && strings.Contains(log[0], ".holdall bytes=-")) {
 			t.Errorf("%s: first asked for %q", strings.Join(tt.args, " "), log[:1])
 		}
 		if index {

@@ -97,8 +97,12 @@ func (s *Source) WriteIndex(ctx context.Context, to store.Store, toName string, 
 	}
 	// If the archive changed meanwhile, the index mixes versions.
 	now, err := kept.Bind(ctx, s.Store, s.Name)
+	copied := false
 	if err == nil {
-		err = was.Is(now)
+		copied, err = was.Is(now)
+	}
+	if copied {
+		err = errors.New("it has another time")
 	}
 	if err != nil {
 		return sum, fmt.Errorf("the archive changed while it was indexed: %w", err)

@@ -72,7 +72,7 @@ func tryOpen(ctx context.Context, st store.Store, name string, f *format.Format,
 			s.Close()
 			return nil, errors.Join(errNoIndex, state.Why)
 		}
-		s.Read(f, kept.NewReader(x, func(ctx context.Context) (format.Reader, error) { return f.Open(ctx, by, name, w.open) }))
+		s.Read(f, kept.NewReader(x, s.ProvenBefore, func(ctx context.Context) (format.Reader, error) { return f.Open(ctx, by, name, w.open) }))
 		s.UseIndex(x)
 		return s, nil
 	}

@@ -75,6 +75,12 @@ func (p Proof) Whole() bool { return p.Parts || p.By >= format.Summed }
 // before reports whether content is compared before any of it is returned, also without parity.
 func (p Proof) before() bool { return p.pieces || p.whole || p.reader }
 
+// ProvenBefore reports whether e's content is compared with digests before any of it is returned.
+func (s *Source) ProvenBefore(e Entry) bool {
+	p := s.proof(e)
+	return p.Parts && !p.blocks
+}
+
 // Proof returns what e's content is compared with. It may read where the content lies.
 func (s *Source) Proof(ctx context.Context, e Entry) Proof {
 	p := s.proof(e)

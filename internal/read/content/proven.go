@@ -26,6 +26,8 @@ type ProofError struct {
 	// None means that there is no digest, because the content was damaged when the index was
 	// made.
 	None bool
+	// Copied means that the index was made of a copy of the archive, so either may be wrong.
+	Copied bool
 }
 
 func (e *ProofError) Error() string {
@@ -38,7 +40,11 @@ func (e *ProofError) What() string {
 	if e.None {
 		return fmt.Sprintf("bytes %d to %d have no digest: they were damaged when the index was written", e.Off, e.Off+e.Len)
 	}
-	return fmt.Sprintf("bytes %d to %d are damaged: they do not match the digest in the index", e.Off, e.Off+e.Len)
+	s := fmt.Sprintf("bytes %d to %d are damaged: they do not match the digest in the index", e.Off, e.Off+e.Len)
+	if e.Copied {
+		s += ", which was made before the archive was copied; make it again if the archive is right"
+	}
+	return s
 }
 
 // Unwrap returns format.ErrCorrupt.
@@ -106,7 +112,7 @@ func (v *prover) check(e Entry, piece int64, n int, got, want digest.Piece) erro
 	if got == want && !none {
 		return nil
 	}
-	return &ProofError{Entry: e.Name, Off: piece * v.x.Chunk, Len: int64(n), Index: v.x.Name(), None: none}
+	return &ProofError{Entry: e.Name, Off: piece * v.x.Chunk, Len: int64(n), Index: v.x.Name(), None: none, Copied: v.x.Copied}
 }
 
 // worthTwo is the size at which two goroutines hash.

@@ -69,7 +69,7 @@ func openedAt(t testing.TB, path string) *Index {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := Open(t.Context(), obj, path, "dir/x", 2, true)
+	x, err := Open(t.Context(), obj, path, "dir/x", 2, tailGuess, true)
 	if err != nil {
 		t.Fatal(err)
 	}

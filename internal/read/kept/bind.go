@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,8 +17,10 @@ import (
 	"github.com/holdall/holdall/store/storekit"
 )
 
-// endLen is how much of each end of an archive an index is bound to.
-const endLen = 4 << 10
+const (
+	endLen   = 4 << 10 // how much of each end of an archive an index is bound to
+	wholeLen = 1 << 20 // the whole of an archive up to this length
+)
 
 // Bind returns the current version of an archive. For a folder it covers everything in it.
 func Bind(ctx context.Context, st store.Store, name string) (b Bound, err error) {
@@ -91,43 +94,57 @@ func bindFolder(ctx context.Context, st store.Store, name string) (b Bound, err 
 	return b, nil
 }
 
-// Is returns an error that says why an index bound to was is not an index of the current version.
-func (was Bound) Is(now Bound) error {
+// Is returns an error that says why an index bound to was is not an index of the current version. If only
+// the lengths and the ends are known to be the same, copied is true: a copy of the archive has another
+// time or version, and so may an archive that was changed in its middle.
+func (was Bound) Is(now Bound) (copied bool, err error) {
 	sameTime := !now.ModTime.IsZero() && (was.ModTime.Equal(now.ModTime) || now.ModTime.Nanosecond() == 0 && was.ModTime.Truncate(time.Second).Equal(now.ModTime))
 	switch {
 	case was.Size != now.Size:
-		return fmt.Errorf("it belongs to an archive of %d bytes, not of %d", was.Size, now.Size)
-	case was.Tail != now.Tail || was.Head != "" && now.Head != "" && was.Head != now.Head:
-		return errors.New("it belongs to an archive with another beginning or end")
+		return false, fmt.Errorf("it belongs to an archive of %d bytes, not of %d", was.Size, now.Size)
+	case was.Tail != now.Tail && !was.lists(now) || was.Head != "" && now.Head != "" && was.Head != now.Head:
+		return false, errors.New("it belongs to an archive with another beginning or end")
 	case was.Version != "" && was.Version == now.Version:
-		return nil
-	case !sameTime:
-		return fmt.Errorf("it belongs to an archive of %s, not of %s", was.ModTime.Format(time.RFC3339Nano), now.ModTime.Format(time.RFC3339Nano))
-	case was.Version != "" && now.Version != "":
-		return fmt.Errorf("it belongs to version %s of the archive, not to %s", was.Version, now.Version)
+		return false, nil
 	}
-	return nil
+	return was.Tail != now.Tail || !sameTime || was.Version != "" && now.Version != "", nil
+}
+
+// lists reports whether two versions of a folder have objects of the same names and lengths.
+func (was Bound) lists(now Bound) bool {
+	return len(was.Objects) > 0 && slices.EqualFunc(was.Objects, now.Objects, func(a, b BoundObject) bool { return a.Name == b.Name && a.Size == b.Size })
 }
 
 // BindWhole is Bind, and also reads the beginning of an archive on a network, which Bind does not
-// request.
+// request, and all of a short one.
 func BindWhole(ctx context.Context, st store.Store, name string) (Bound, error) {
 	b, err := Bind(ctx, st, name)
-	if err != nil || b.Head != "" {
+	if err != nil || len(b.Objects) > 0 {
 		return b, err
 	}
+	if b.Head == "" || b.Size <= wholeLen {
+		head, err := headOf(ctx, st, name, max(endLen, min(b.Size, wholeLen)))
+		if errors.Is(err, fs.ErrNotExist) {
+			return b, nil // a folder
+		}
+		if err != nil {
+			return b, err
+		}
+		if b.Head, b.HeadSHA256 = sumsOfEnd(head[:min(len(head), endLen)]); b.Size <= wholeLen {
+			b.Whole, b.WholeSHA256 = sumsOfEnd(head)
+		}
+	}
+	return b, nil
+}
+
+// headOf returns the first bytes of an archive.
+func headOf(ctx context.Context, st store.Store, name string, n int64) ([]byte, error) {
 	o, err := st.Open(ctx, name)
 	if err != nil {
-		return b, nil // a folder
+		return nil, err
 	}
 	defer o.Close()
-	head := make([]byte, endLen)
-	n, err := storekit.ReadHead(ctx, o, head)
-	if err == nil {
-		b.Head, b.HeadSHA256 = sumsOfEnd(head[:n])
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil // a folder
-	}
-	return b, err
+	p := make([]byte, n)
+	got, err := storekit.ReadHead(ctx, o, p)
+	return p[:got], err
 }

@@ -55,12 +55,14 @@ type Bound struct {
 	Version string    `json:"version,omitempty"` // as the store reports it
 	Head    string    `json:"head,omitempty"`    // digest of its first bytes
 	Tail    string    `json:"tail,omitempty"`    // of its last ones, or of the list of its objects
+	Whole   string    `json:"whole,omitempty"`   // of all of it, if it is short and an index was made with it
 
-	// For programs in languages that have no BLAKE3: the SHA-256 of the ends, and all objects of a
-	// folder. Only what an index was made with has them.
-	HeadSHA256 string        `json:"head_sha256,omitempty"`
-	TailSHA256 string        `json:"tail_sha256,omitempty"`
-	Objects    []BoundObject `json:"objects,omitempty"`
+	// For programs in languages that have no BLAKE3.
+	HeadSHA256  string `json:"head_sha256,omitempty"`
+	TailSHA256  string `json:"tail_sha256,omitempty"`
+	WholeSHA256 string `json:"whole_sha256,omitempty"`
+
+	Objects []BoundObject `json:"objects,omitempty"` // all of a folder
 }
 
 // A BoundObject is one of the objects of a folder.

@@ -42,7 +42,7 @@ func TestAFarIndexIsReadByFewRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := &counter{Object: obj}
-			x, err := Open(t.Context(), c, "x.holdall", "dir/x", 2, false)
+			x, err := Open(t.Context(), c, "x.holdall", "dir/x", 2, tailGuess, false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,8 +7,10 @@ import (
 	"io/fs"
 	"maps"
 	"path"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
@@ -19,7 +21,8 @@ import (
 const Suffix = ".holdall"
 
 // Use says where an index of an archive may be. An index that is damaged, or belongs to a
-// different version of the archive, is never used.
+// different version of the archive, is never used. One that was made of a copy is used with care; see
+// [Index.Copied].
 type Use struct {
 	At     string  // the address of an index; if set, no other is searched
 	Beside bool    // search one that is published beside the archive
@@ -119,13 +122,17 @@ func (f *finder) try(ctx context.Context, st store.Store, name, shown string, ou
 	if f.st.Can().Near {
 		workers = 2
 	}
+	guess := tailGuess
+	if likely := f.w.Formats.ByExtension(f.name); likely != nil && slices.Contains(likely.Views, "zarr") && !st.Can().Near {
+		guess = treeGuess
+	}
 	var x *Index
 	obj, err := st.Open(ctx, name)
 	if err == nil {
-		x, err = Open(ctx, obj, shown, f.name, workers, st.Can().Near)
+		x, err = Open(ctx, obj, shown, f.name, workers, guess, st.Can().Near)
 	}
 	if err == nil {
-		if err = f.believe(x); err == nil {
+		if err = f.believe(ctx, x, obj, ours); err == nil {
 			f.state.Used = shown
 			return x
 		}
@@ -139,8 +146,9 @@ func (f *finder) try(ctx context.Context, st store.Store, name, shown string, ou
 	return nil
 }
 
-// believe returns an error that says why x must not be used.
-func (f *finder) believe(x *Index) error {
+// believe returns an error that says why x, which obj has, must not be used. If x is in the folder of this
+// machine, the archive must be at its old place, unchanged.
+func (f *finder) believe(ctx context.Context, x *Index, obj store.Object, ours bool) error {
 	if err := f.w.suits(x); err != nil {
 		return err
 	}
@@ -148,5 +156,29 @@ func (f *finder) believe(x *Index) error {
 	if err != nil || f.u.SizeOnly && x.Bound.Size == now.Size {
 		return err
 	}
-	return x.Bound.Is(now)
+	if x.Copied, err = x.Bound.Is(now); err != nil || !x.Copied {
+		return err
+	}
+	info, err := obj.Info(ctx)
+	switch {
+	case err != nil:
+		return err
+	case x.Bound.Whole != "" && !ours:
+		x.Copied = false
+		return f.begins(ctx, now.Size, x.Bound.Whole)
+	case ours || now.ModTime.After(info.ModTime) && !info.ModTime.IsZero():
+		return fmt.Errorf("it was made of an archive of %s, and the archive is newer; make it again, or touch it if the archive is a copy", x.Bound.ModTime.Format(time.RFC3339Nano))
+	case x.Bound.Head != "" && now.Head == "" && len(now.Objects) == 0:
+		return f.begins(ctx, endLen, x.Bound.Head)
+	}
+	return nil
+}
+
+// begins compares the beginning of an archive with its digest.
+func (f *finder) begins(ctx context.Context, n int64, sum string) error {
+	head, err := headOf(ctx, f.st, f.name, min(n, wholeLen))
+	if got, _ := sumsOfEnd(head); err == nil && got != sum {
+		err = errors.New("it belongs to an archive with another beginning")
+	}
+	return err
 }

@@ -106,7 +106,7 @@ func (f *Folder) List(ctx context.Context) (all []Listed, err error) {
 	for _, k := range files {
 		if st, name, err := store.OpenAddress(ctx, k.Path); err == nil {
 			if obj, err := st.Open(ctx, name); err == nil {
-				if x, err := Open(ctx, obj, k.Path, "", 1, true); err == nil {
+				if x, err := Open(ctx, obj, k.Path, "", 1, tailGuess, true); err == nil {
 					k.Archive, k.Entries = x.Archive, x.Head.Entries
 					x.Close()
 				}

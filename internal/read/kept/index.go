@@ -38,6 +38,10 @@ type Index struct {
 	near    bool // it lies on a disk
 	mapping mapping
 
+	// Copied means that the archive is known by its length and its ends only; see [Bound.Is]. What is read is
+	// then compared with digests, or read by the archive's own list.
+	Copied bool
+
 	damage atomic.Pointer[Error] // what was found later
 }
 
@@ -58,21 +62,23 @@ func (x *Index) Damage() error {
 	return nil
 }
 
-// tailGuess is how much of an index's end is read to open it: enough for the nodes of a million rows
-// without digests.
-const tailGuess = 18 << 10
+// How much of an index's end is read to open it.
+const (
+	tailGuess = 18 << 10 // enough for the nodes of a million rows without digests
+	treeGuess = 2 << 20  // of a far recording: all of most, because reading some of an array takes several rows
+)
 
-// Open opens an index. Its Head says which archive it belongs to; archive is the current name of
-// that archive. Near means that reads of obj take no round trip. Open closes obj if it fails;
-// otherwise closing the index closes it.
-func Open(ctx context.Context, obj store.Object, name, archive string, workers int, near bool) (_ *Index, err error) {
+// Open opens an index, of whose end it reads guess bytes. Its Head says which archive it belongs to;
+// archive is the current name of that archive. Near means that reads of obj take no round trip. Open
+// closes obj if it fails; otherwise closing the index closes it.
+func Open(ctx context.Context, obj store.Object, name, archive string, workers, guess int, near bool) (_ *Index, err error) {
 	x := &Index{pages: pages{obj: obj, name: name}, archive: archive, workers: max(workers, 1), near: near}
 	defer func() {
 		if err != nil {
 			obj.Close()
 		}
 	}()
-	tail := make([]byte, tailGuess)
+	tail := make([]byte, guess)
 	n, err := storekit.ReadTail(ctx, obj, tail)
 	if err != nil {
 		return nil, err

@@ -94,7 +94,7 @@ func openBytes(ctx context.Context, b []byte, near bool) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Open(ctx, obj, "x.holdall", "dir/x", 2, near)
+	return Open(ctx, obj, "x.holdall", "dir/x", 2, tailGuess, near)
 }
 
 // anyEntries makes entries with names of every kind, in the order that a walk of a tree

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"sync"
 
@@ -14,16 +15,32 @@ import (
 
 // Reader answers from an index, or from the archive if the index is damaged or does not know.
 type Reader struct {
-	x    *Index
-	open func(context.Context) (format.Reader, error)
+	x      *Index
+	proven func(format.Entry) bool
+	open   func(context.Context) (format.Reader, error)
 
 	mu   sync.Mutex
 	real format.Reader
 }
 
-// NewReader returns a reader that uses x. open opens the archive itself.
-func NewReader(x *Index, open func(context.Context) (format.Reader, error)) *Reader {
-	return &Reader{x: x, open: open}
+// NewReader returns a reader that uses x. open opens the archive itself. proven reports whether an entry's
+// content is compared before any of it is returned.
+func NewReader(x *Index, proven func(format.Entry) bool, open func(context.Context) (format.Reader, error)) *Reader {
+	return &Reader{x: x, proven: proven, open: open}
+}
+
+// knows reports whether the index says where e's content lies. If it was made of a copy, it is not asked
+// for content that nothing would be compared with.
+func (k *Reader) knows(e format.Entry) bool { return k.x.Has(e) && (!k.x.Copied || k.proven(e)) }
+
+// own returns an entry of the index as the archive itself has it.
+func (k *Reader) own(ctx context.Context, r format.Reader, e format.Entry) (format.Entry, error) {
+	own, err := r.Lookup(ctx, e.Name)
+	if k.x.Copied && (err != nil && errors.Is(err, fs.ErrNotExist) || err == nil && (own.Size != e.Size || own.Kind != e.Kind)) {
+		err = k.x.fail(0, fmt.Errorf("%s is another one: it belongs to another version of the archive", format.Escape(e.Name)))
+		k.x.Spoilt(ctx, err)
+	}
+	return own, err
 }
 
 // Damage returns why the index is no longer used, or nil.
@@ -154,15 +171,14 @@ func (k *Reader) InPlaces(ctx context.Context, dir, from string) iter.Seq2[forma
 }
 
 func (k *Reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
-	ours := k.x.Has(e)
 	var said iter.Seq2[format.Extent, error]
-	if ours {
+	if k.knows(e) {
 		said = k.x.Extents(ctx, e, off, n)
 	}
 	return either(ctx, k, said, func(r format.Reader, _ int) iter.Seq2[format.Extent, error] { // fails at the first, if at all
-		if ours || IsElsewhere(e) {
+		if k.x.Has(e) || IsElsewhere(e) {
 			var err error
-			if e, err = r.Lookup(ctx, e.Name); err != nil {
+			if e, err = k.own(ctx, r, e); err != nil {
 				return failed[format.Extent](err)
 			}
 		}
@@ -171,12 +187,12 @@ func (k *Reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter
 }
 
 func (k *Reader) Run(e format.Entry) (format.Extent, bool) {
-	if k.x.Has(e) {
+	if k.knows(e) {
 		return k.x.Run(e)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.real == nil || k.real.Can().Run == nil || IsElsewhere(e) {
+	if k.real == nil || k.real.Can().Run == nil || k.x.Has(e) || IsElsewhere(e) {
 		return format.Extent{}, false
 	}
 	return k.real.Can().Run(e)

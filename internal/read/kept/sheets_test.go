@@ -141,7 +141,7 @@ func TestAnIndexThatIsCutIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := Open(t.Context(), unwatched{obj, f}, path, "dir/x", 1, true)
+	x, err := Open(t.Context(), unwatched{obj, f}, path, "dir/x", 1, tailGuess, true)
 	if err != nil {
 		t.Fatal(err)
 	}

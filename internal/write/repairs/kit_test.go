@@ -42,7 +42,7 @@ func open(t testing.TB, st store.Store, name, kind string, byIndex bool) *conten
 		if x == nil {
 			t.Fatalf("%+v", state)
 		}
-		s.Read(f, kept.NewReader(x, plain))
+		s.Read(f, kept.NewReader(x, s.ProvenBefore, plain))
 		s.UseIndex(x)
 		return s
 	}

@@ -268,12 +268,12 @@ func indexed(t *testing.T, files map[string]string) *content.Source {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := kept.Open(t.Context(), o, "index", name, 1, false)
+	x, err := kept.Open(t.Context(), o, "index", name, 1, 18<<10, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	src := content.New(st, name, nil, 0)
-	src.Read(caf.Format, kept.NewReader(x, func(ctx context.Context) (format.Reader, error) {
+	src.Read(caf.Format, kept.NewReader(x, src.ProvenBefore, func(ctx context.Context) (format.Reader, error) {
 		return caf.Format.Open(ctx, st, name, format.OpenOptions{})
 	}))
 	src.UseIndex(x)

@@ -9,51 +9,66 @@ from datetime import datetime, timezone
 from typing import Any
 
 from .errors import StaleIndexError
-from .objects import Folder, LocalFile, Object
+from .objects import Folder, Object
 
 END_LEN = 4 << 10
 
 
-def check(index: str, archive: Object, head: dict[str, Any]) -> None:
-    """Raise an error if an index belongs to another version of the archive."""
-    reason = _of_folder(archive, head["bound"]) if isinstance(archive, Folder) else _of_object(archive, head["bound"])
+def check(index: Object, archive: Object, was: dict[str, Any]) -> bool:
+    """Raise an error if an index belongs to another version of the archive.
+
+    Return whether only the length and the ends are known to be the same, so that the archive may be a copy.
+    """
+    if isinstance(archive, Folder):
+        reason, newest = _of_folder(archive, was)
+        copied = newest is not None
+    else:
+        reason, copied = _of_object(archive, was)
+        newest = archive.mtime_ns
+    if not reason and copied:
+        if whole := was.get("whole_sha256", ""):
+            copied = False
+            if _sum(archive.head(was["size"])) != whole:
+                reason = "it is of an archive with other content"
+        elif newest is not None and index.mtime_ns is not None and newest > index.mtime_ns:
+            reason = f"it is of an archive of {was.get('mtime', 'no time')}, and the archive is newer; make it again, or touch it if the archive is a copy"
+        elif not archive.near and was.get("head_sha256", "") not in ("", _sum(archive.head(END_LEN))):
+            reason = OTHER_BEGINNING
     if reason:
-        raise StaleIndexError(archive.name, f"the index {index} is not of it: {reason}")
+        raise StaleIndexError(archive.name, f"the index {index.name} is not of it: {reason}")
+    return copied
 
 
-def _of_object(archive: Object, was: dict[str, Any]) -> str:
-    """Return how the ends of an archive or its version differ from the index, or ""."""
+OTHER_BEGINNING = "it is of an archive with another beginning"
+
+
+def _of_object(archive: Object, was: dict[str, Any]) -> tuple[str, bool]:
+    """Return how the ends of an archive differ from the index, or "", and whether the version does."""
     if was["size"] != archive.size:
-        return f"it is of an archive of {was['size']} bytes, not of {archive.size}"
+        return f"it is of an archive of {was['size']} bytes, not of {archive.size}", False
     if was.get("tail_sha256") != _sum(archive.tail(END_LEN)):
-        return "it is of an archive with another end"
+        return "it is of an archive with another end", False
     if archive.near and was.get("head_sha256", "") not in ("", _sum(archive.head(END_LEN))):
-        return "it is of an archive with another beginning"
+        return OTHER_BEGINNING, False
     version, now = was.get("version", ""), archive.version
     if version and version == now:
-        return ""
-    if not now and archive.mtime_ns is None and not isinstance(archive, LocalFile):
-        return ""  # an open file, or a store without versions: only its ends can be compared
-    if not same_time(was.get("mtime", ""), archive.mtime_ns):
-        return f"it is of an archive of {was.get('mtime', 'no time')}, not of {time_text(archive.mtime_ns)}"
-    if version and now:
-        return f"it is of version {version} of the archive, not of {now}"
-    return ""
+        return "", False
+    return "", bool(version and now) or not same_time(was.get("mtime", ""), archive.mtime_ns)
 
 
-def _of_folder(archive: Folder, head: dict[str, Any]) -> str:
-    """Return how the objects of a folder differ from the index, or ""."""
+def _of_folder(archive: Folder, head: dict[str, Any]) -> tuple[str, int | None]:
+    """Return how the objects of a folder differ from the index, or "". If only their times do, return the newest."""
     was = {o["name"]: o for o in head.get("objects") or []}
     now = dict(_objects(archive.path))
     if was.keys() != now.keys():
         other = sorted(was.keys() ^ now.keys())[0]
-        return f"{other} is {'gone' if other in was else 'new'}"
+        return f"{other} is {'gone' if other in was else 'new'}", None
     for name, stat in now.items():
         if was[name]["size"] != stat.st_size:
-            return f"{name} had {was[name]['size']} bytes, now it has {stat.st_size}"
-        if time_ns(was[name].get("mtime", "")) != stat.st_mtime_ns:
-            return f"{name} was written at another time"
-    return ""
+            return f"{name} had {was[name]['size']} bytes, now it has {stat.st_size}", None
+    if any(time_ns(was[name].get("mtime", "")) != stat.st_mtime_ns for name, stat in now.items()):
+        return "", max(stat.st_mtime_ns for stat in now.values())
+    return "", None
 
 
 def _objects(folder: str) -> Any:

@@ -11,7 +11,7 @@ from . import bound, caf, catalog, lindi, table
 from .errors import DamagedError, HoldallError, NotFoundError, StaleIndexError, StaleIndexWarning, UnsupportedError
 from .listing import Rows
 from .objects import Folder, Object, open_object
-from .reading import Reader
+from .reading import Reader, unverified
 
 SUFFIX = ".holdall"
 FRONT = 64 << 10
@@ -32,6 +32,7 @@ class Found:
     codecs: list[str] = field(default_factory=list)
     verify: bool | None = None
     external: bool | None = None
+    copied: bool = False  # what the index says is used only for contents that are compared
 
     @property
     def reader(self) -> type[Reader]:
@@ -85,7 +86,7 @@ def _by_index(archive: Object, obj: Object, view: str | None, verify: bool | Non
     try:
         head = table.read_head(obj)
         try:
-            bound.check(obj.name, archive, head)
+            copied = bound.check(obj, archive, head["bound"])
             has = str(head.get("view", ""))
             if view is not None and has != view or view is None and not named and has not in _USUAL:
                 raise UnsupportedError(archive.name, f"the index {obj.name} is of the view {has!r}")
@@ -95,10 +96,13 @@ def _by_index(archive: Object, obj: Object, view: str | None, verify: bool | Non
         except (KeyError, TypeError, AttributeError) as err:
             raise DamagedError(obj.name, f"its head is none: {err!r}") from err
         rows = table.Table(obj, head, archive.name)
+        found = Found(archive, kind, rows, obj.name, has, rows.volumes, rows.codecs, verify, copied=copied)
+        if copied and (why := unverified(found)):
+            raise StaleIndexError(archive.name, f"the index {obj.name} was made before the archive was copied, and contents cannot be compared: {why}")
     except BaseException:
         obj.close()
         raise
-    return Found(archive, kind, rows, obj.name, has, rows.volumes, rows.codecs)
+    return found
 
 
 def _by_itself(archive: Object, view: str | None, verify: bool | None) -> Found:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from . import codecs, digests, outside
 from .digests import Digest
-from .errors import DamagedError, HoldallError, NotFoundError, UnsupportedError
+from .errors import DamagedError, HoldallError, NotFoundError, StaleIndexError, UnsupportedError
 from .listing import INLINE, RAW, Closed, Extent, Proof, Rows, text
 from .objects import FAR_GAP, NEAR_GAP, Object, Ranges
 
@@ -40,6 +40,7 @@ class Reader:
         self._units: dict[Unit, bytes] = {}
         self._digests, self.unverified = _digests(found)
         self.verifies = not self.unverified
+        self.copied: bool = found.copied
         if found.verify and self.unverified:
             raise UnsupportedError(self.archive.name, f"contents cannot be compared with digests: {self.unverified}")
         if found.verify is None and self.unverified and found.rows.algos:
@@ -90,6 +91,8 @@ class Reader:
         proof = self.rows.proof(row) if self.verifies else None
         span = proof.compared(size, start, end) if proof else None
         if span is None:
+            if self.copied:
+                raise self._doubtful(row)
             return self._content(row, start, end)
         data = self._content(row, *span)
         self._compare(row, data, span[0], size)
@@ -282,11 +285,12 @@ class Reader:
     def _compare(self, row: int, data: bytes, first: int, size: int) -> None:
         """Compare the bytes of a content from first with its digests."""
         proof = self.rows.proof(row)
-        if proof is None:
+        if proof is None or not proof.chunk and proof.algo not in self._digests:
+            if self.copied and size:
+                raise self._doubtful(row)
             return
         if not proof.chunk:
-            digest = self._digests.get(proof.algo)
-            if digest is not None and digest(data) != proof.sum:
+            if self._digests[proof.algo](data) != proof.sum:
                 raise self._damaged(row, f"its {proof.algo} is not what it should be")
             return
         for at in range(first, first + len(data), proof.chunk):
@@ -299,6 +303,10 @@ class Reader:
 
     def _name(self, row: int) -> str | None:
         return text(self.rows.name(row)) if row >= 0 else None
+
+    def _doubtful(self, row: int) -> StaleIndexError:
+        reason = "its index was made before the archive was copied, and nothing proves what is read; make the index again"
+        return StaleIndexError(self.archive.name, reason, self._name(row))
 
     def _damaged(self, row: int, reason: str) -> DamagedError:
         return DamagedError(self.archive.name, reason, self._name(row))
@@ -362,6 +370,11 @@ class _Run:
 
     def seekable(self) -> bool:
         return False
+
+
+def unverified(found: Any) -> str:
+    """Return why contents are not compared with digests, or ""."""
+    return _digests(found)[1]
 
 
 def _digests(found: Any) -> tuple[dict[str, Digest], str]:
