@@ -106,9 +106,11 @@ type FloatFormat struct {
 	Implied                                                  bool // the highest bit of the mantissa is not stored
 }
 
+// MaxRank is how many dimensions HDF5 allows.
+const MaxRank = 32
+
 const (
 	maxTypeDepth = 32
-	maxRank      = 32
 	maxElement   = 1 << 30 // size of an element in bytes
 )
 
@@ -313,8 +315,8 @@ func (t *Datatype) parseDims(c *cursor, version uint32) error {
 	if version < 3 {
 		c.skip(3)
 	}
-	if rank > maxRank {
-		return corrupt("expected at most %d dimensions, found %d", maxRank, rank)
+	if rank > MaxRank {
+		return corrupt("expected at most %d dimensions, found %d", MaxRank, rank)
 	}
 	for range rank {
 		t.Dims = append(t.Dims, int64(c.u32()))
@@ -418,8 +420,8 @@ func parseSpace(c *cursor) (s Space, err error) {
 	default:
 		return s, unsupported("version %d of data spaces is not supported", version)
 	}
-	if rank > maxRank {
-		return s, corrupt("expected at most %d dimensions, found %d", maxRank, rank)
+	if rank > MaxRank {
+		return s, corrupt("expected at most %d dimensions, found %d", MaxRank, rank)
 	}
 	read := func() []int64 {
 		dims := make([]int64, rank)

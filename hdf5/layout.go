@@ -144,8 +144,8 @@ func (l *Layout) plain(c *cursor, version, rank int, s Space, t *Datatype) error
 
 // chunk parses the shape of chunks. rank counts the size of an element as another dimension.
 func (l *Layout) chunk(c *cursor, rank, lengthSize int, t *Datatype) error {
-	if rank < 2 || rank > maxRank+1 {
-		return corrupt("expected chunks of 1 to %d dimensions, found %d", maxRank, rank-1)
+	if rank < 2 || rank > MaxRank+1 {
+		return corrupt("expected chunks of 1 to %d dimensions, found %d", MaxRank, rank-1)
 	}
 	sizes := make([]int64, rank)
 	for i := range sizes {

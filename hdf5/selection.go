@@ -56,8 +56,8 @@ func parseSelection(c *cursor) (*Selection, error) {
 		return nil, unsupported("version %d of selections of kind %d is not supported", version, kind)
 	}
 	rank := int(c.u32())
-	if rank < 1 || rank > maxRank || size != 2 && size != 4 && size != 8 {
-		return nil, corrupt("expected a selection of 1 to %d dimensions, found %d in numbers of %d bytes", maxRank, rank, size)
+	if rank < 1 || rank > MaxRank || size != 2 && size != 4 && size != 8 {
+		return nil, corrupt("expected a selection of 1 to %d dimensions, found %d in numbers of %d bytes", MaxRank, rank, size)
 	}
 	number := func() int64 {
 		if v := c.uint(size); v != math.MaxUint64>>(64-8*size) {

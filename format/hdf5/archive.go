@@ -172,11 +172,11 @@ type visit struct {
 }
 
 // tree yields all paths: a group before its contents, sorted by name. An object with several hard
-// links is yielded several times, but not within itself.
+// links is yielded several times, but not within itself: a link to a group above is yielded as a soft link.
 func (a *archive) tree() iter.Seq2[visit, error] {
 	return func(yield func(visit, error) bool) {
 		room := a.limits.Index
-		above := map[int64]bool{}
+		above := map[int64]string{} // paths
 		var walk func(v visit) bool
 		walk = func(v visit) bool {
 			if room -= int64(len(v.path)) + 64; room < 0 {
@@ -189,7 +189,7 @@ func (a *archive) tree() iter.Seq2[visit, error] {
 			if v.object == nil || v.object.Kind != h5.Group {
 				return true
 			}
-			above[v.object.Addr] = true
+			above[v.object.Addr] = v.path
 			defer delete(above, v.object.Addr)
 			for i := range v.object.Links {
 				l := &v.object.Links[i]
@@ -199,9 +199,11 @@ func (a *archive) tree() iter.Seq2[visit, error] {
 					continue
 				case l.Kind != h5.HardLink:
 					in.link = l
-				case above[l.Addr]:
-					continue
 				default:
+					if at, again := above[l.Addr]; again {
+						in.link = &h5.Link{Name: l.Name, Kind: h5.SoftLink, Target: "/" + at}
+						break
+					}
 					if in.object = a.byAddr[l.Addr]; in.object == nil {
 						continue
 					}

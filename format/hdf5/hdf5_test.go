@@ -307,3 +307,26 @@ func TestDamageIsToldOf(t *testing.T) {
 		}
 	}
 }
+
+// A second name that a group gives a group above it is shown as a soft link.
+func TestAGroupWithinItselfIsALink(t *testing.T) {
+	st := &storetest.Mem{}
+	st.Put("x.h5", testkit.Read(t, "../../hdf5/testdata/links_latest.h5"))
+	r, err := hdf5.Format.Open(t.Context(), st, "x.h5", format.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	e, err := r.Lookup(t.Context(), "a/b/cycle/.zattrs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for x, err := range r.Extents(t.Context(), e, 0, e.Size) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := x.Inline(t.Context()); err != nil || string(b) != `{"_SOFT_LINK":{"path":"/a"}}` {
+			t.Errorf("%s, %v", b, err)
+		}
+	}
+}

@@ -102,8 +102,8 @@ func (w *writer) addArray(at string, text []byte) (err error) {
 		return err
 	}
 	x.grid = x.Grid()
-	if len(x.Shape) > maxDims {
-		return unsupported("it has %d dimensions; HDF5 allows at most %d", len(x.Shape), maxDims)
+	if len(x.Shape) > h5.MaxRank {
+		return unsupported("it has %d dimensions; HDF5 allows at most %d", len(x.Shape), h5.MaxRank)
 	}
 	if n := x.NumChunks(); n > mostChunks-w.chunks {
 		return unsupported("with its %d chunks there are more than the %d that holdall writes into an HDF5 file", n, int64(mostChunks))

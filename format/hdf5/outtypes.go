@@ -378,8 +378,8 @@ func infer(v any) (t *h5.Datatype, dims []int64, all []any, err error) {
 			return numberType('f', 8, false), dims, nil, nil
 		}
 	}
-	if len(dims) > maxDims {
-		return nil, nil, nil, unsupported("it has %d dimensions; HDF5 allows at most %d", len(dims), maxDims)
+	if len(dims) > h5.MaxRank {
+		return nil, nil, nil, unsupported("it has %d dimensions; HDF5 allows at most %d", len(dims), h5.MaxRank)
 	}
 	var kinds [kindCount]bool
 	for _, v := range all {
@@ -413,8 +413,6 @@ func infer(v any) (t *h5.Datatype, dims []int64, all []any, err error) {
 	}
 	return t, dims, all, err
 }
-
-const maxDims = 32
 
 // Kinds of JSON values.
 const (
