@@ -6,6 +6,7 @@ from itertools import chain
 
 import pytest
 
+from holdall import order
 from holdall.order import Order, part_of
 
 
@@ -76,3 +77,25 @@ def test_orders_stay_what_they_are():
 ORDER = [1, 7, 0, 2, 6, 8, 11, 4, 10, 5, 3, 9]
 EXACT = [9, 3, 5, 0, 6, 1, 2, 11, 7, 4, 10, 8]
 SUM = 1246255076
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 1000, 4096, 4097])
+def test_an_exact_order_that_is_not_kept(monkeypatch, count):
+    monkeypatch.setattr(order, "MOST_LISTED", 0)
+    for seed in range(5):
+        o = Order(count, 4, 2, seed, 0, True, True)
+        got = [n for w in o.windows(range(count)) for n in w]
+        assert sorted(got) == list(range(count))
+        assert [n for w in o.windows(range(count // 3, count), 5) for n in w] == got[count // 3 + 5 :]
+    if count > 1000:  # each place is as likely for each number
+        places = [0] * 16
+        for seed in range(400):
+            got = order._Permutation(count, random.Random(seed))
+            places[got[7] * 16 // count] += 1
+        assert max(places) < 60 and min(places) > 5, places
+
+
+def test_an_exact_order_of_a_hundred_million_takes_no_memory():
+    o = Order(100_000_000, 4096, 8, 1, 0, True, True)
+    first = next(o.windows(range(50_000_000, 100_000_000)))
+    assert len(set(first)) == len(first) == 8 * 4096 and max(first) < 100_000_000

@@ -128,6 +128,13 @@ class Archive(Mapping[str, bytes]):
         matches = matcher(pattern)
         return (name for name in self if matches(name))
 
+    def ranges(self, folder: str) -> list[range]:
+        """Return the numbers of the files in a folder and below it; all for ""."""
+        if not folder:
+            return [range(len(self))]
+        tree = Tree(self)
+        return [tree.files(folder), tree.below(folder)]
+
     def folders(self) -> Tree | Folders:
         """Return the folders, which fsspec and zarr list."""
         rows = self._rows
@@ -193,13 +200,18 @@ def open(
 ) -> Archive:
     """Open an archive for reading.
 
-    what: a path, a URL, an fsspec file, or an open file that can seek. It may be a catalogue, NAME.catalog.
+    what: a path, a URL, an fsspec file, or an open file that can seek. It may be a catalogue, NAME.catalog. A list of
+        these or a pattern, such as "photos-*.caf", stands for several archives, which are read as one.
     index: where the index is; by default ARCHIVE.holdall if it exists. False uses none.
     view: one of the format's views: "zarr" has the keys of a LINDI archive.
     verify: True compares contents with their digests, and fails if that is not possible. None compares them if possible
         (``Archive.verifies`` reports whether it is). False does not compare.
     external: where the archive may refer to outside itself: None means its own folder or server, True anywhere.
     """
+    from .many import Many, expand
+
+    if (several := expand(what)) is not None:
+        return Many(several, index=index, view=view, verify=verify, external=external)
     archive = Archive(what, index=index, view=view, verify=verify, external=external)
     archive._open()
     return archive

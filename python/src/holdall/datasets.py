@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import open as _open
 from .archive import Archive
 from .order import Order, part_of
-from .tree import Tree
 
 if TYPE_CHECKING:
     _Iterable = object
@@ -49,13 +48,13 @@ class Samples:
     the first dot, as {"__key__": "folder/name", "jpg": content, …}. A file without a dot is a sample of its own, whose
     content is under "".
 
-    archive is an archive, or what :func:`holdall.open` accepts. With folder, only files in that folder and below it are
+    archive is an archive, or what :func:`holdall.open` accepts, also a list of archives or a pattern. With folder, only files in that folder and below it are
     samples. decode is called with each sample, and its result is used instead of the sample.
     """
 
     def __init__(
         self,
-        archive: Archive | str | os.PathLike[str],
+        archive: Archive | str | os.PathLike[str] | Sequence[Any],
         *,
         folder: str = "",
         grouped: bool = False,
@@ -67,10 +66,7 @@ class Samples:
 
     def _find(self) -> None:
         """Find the files, or the first file of each group."""
-        self._runs = [range(len(self.archive))]
-        if self.folder:
-            tree = Tree(self.archive)
-            self._runs = [tree.files(self.folder), tree.below(self.folder)]
+        self._runs = self.archive.ranges(self.folder)
         self._ends = list(accumulate(map(len, self._runs)))
         self._stored: Sequence[int] | None = None
         self._firsts: array[int] | None = None
@@ -130,7 +126,9 @@ class Samples:
         if self._stored is None:
             files = self.archive.stored()
             self._stored = range(len(self))
-            if not isinstance(files, range):
+            if self._firsts is None and not self.folder:
+                self._stored = files  # each file is a sample
+            elif not isinstance(files, range):
                 place = array("Q", bytes(8 * len(files)))
                 for at, file in enumerate(files):
                     place[file] = at

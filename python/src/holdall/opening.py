@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import bound, caf, catalog, lindi, table
+from . import bound, caf, catalog, lindi, table, tarzip
 from .errors import DamagedError, HoldallError, NotFoundError, StaleIndexError, StaleIndexWarning, UnsupportedError
 from .listing import Rows
 from .objects import Folder, Object, open_object
@@ -118,12 +118,16 @@ def _by_itself(archive: Object, view: str | None, verify: bool | None) -> Found:
             if view:
                 raise UnsupportedError(archive.name, f"CAF has no view {view!r}")
             return Found(archive, "caf", caf.read(archive, tail, verify))
+        if tarzip.is_zip(tail) and not view:
+            return Found(archive, "zip", tarzip.read_zip(archive, tail), codecs=tarzip.CODECS)
     head = archive.head(FRONT)
     if not lindi.shape(head):
+        if tarzip.is_tar(head) and not view:
+            return Found(archive, "tar", tarzip.read_tar(archive))
         raise _needs_index(archive)
     rows, volumes = lindi.read(archive, head, view, verify)
     return Found(archive, "lindi", rows, None, view or "members", volumes)
 
 
 def _needs_index(archive: Object) -> UnsupportedError:
-    return UnsupportedError(archive.name, "only CAF and LINDI are read without an index: make one by `holdall index`")
+    return UnsupportedError(archive.name, "only CAF, LINDI and plain tar and zip are read without an index: make one by `holdall index`")

@@ -11,12 +11,15 @@ the parts before.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, MutableSequence
+from collections.abc import Iterator, MutableSequence, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from random import Random
+from typing import Any
 
 __all__ = ["Order", "part_of"]
+
+MOST_LISTED = 1 << 20  # numbers of an exact order that are in memory; of more, each is computed
 
 
 def part_of(whole: range, part: int, parts: int) -> range:
@@ -77,15 +80,46 @@ class Order:
                 yield run
             at += len(block)
 
-    def _all(self) -> range | array[int]:
+    def _all(self) -> Sequence[int]:
         if not self.shuffle:
             return range(self.count)
+        if self.count > MOST_LISTED:
+            return _Permutation(self.count, self._random("exact"))
         numbers = array("Q", range(self.count))
         _shuffle(numbers, self._random("exact"))
         return numbers
 
     def _random(self, what: str) -> Random:
         return Random(f"holdall {self.seed} {self.epoch} {what}")
+
+
+class _Permutation(Sequence[int]):
+    """A random order of the numbers from 0 to count, of which nothing is kept: a Feistel network.
+
+    It maps the numbers of an even number of bits to each other. A result that is too large is mapped again.
+    """
+
+    def __init__(self, count: int, random: Random) -> None:
+        self._count = count
+        self._half = max(1, (count - 1).bit_length() + 1 >> 1)
+        self._keys = [random.getrandbits(64) for _ in range(6)]
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return [self[i] for i in range(*at.indices(self._count))]
+        half, shift, mask = self._half, 64 - self._half, (1 << self._half) - 1
+        while True:
+            left, right = at >> half, at & mask
+            for key in self._keys:
+                x = (right ^ key) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
+                x = (x ^ x >> 32) * 0xD6E8FEB86659FD93 & 0xFFFFFFFFFFFFFFFF
+                left, right = right, left ^ x >> shift
+            at = left << half | right
+            if at < self._count:
+                return at
 
 
 def _shuffle(x: MutableSequence[int], random: Random) -> None:

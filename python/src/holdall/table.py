@@ -175,6 +175,11 @@ def read_head(obj: Object) -> dict[str, Any]:
     return head
 
 
+def counted(head: dict[str, Any]) -> tuple[int, int, bool]:
+    """Return how many files an index has, their size, and whether they are stored in the order of their numbers."""
+    return _count(head["files"], 1 << 32), _count(head["bytes"], _LIMIT), not (head.get("order") or {}).get("depth")
+
+
 class Table:
     """The rows of an index."""
 
