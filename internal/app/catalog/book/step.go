@@ -219,7 +219,7 @@ func (x *stepRows) collect(ctx context.Context, b *Book) error {
 		}
 		twice[a.Address] = true
 		is := &x.added[i]
-		*is = Archive{Address: b.relative(a.Address), Format: a.Format, Size: a.Size, Version: text(a.Version), Verified: a.Verified, Parity: a.Parity, Roots: a.Roots, Proven: a.Proven}
+		*is = Archive{Address: b.relative(a.Address), Format: a.Format, Size: a.Size, Version: text(a.Version), Verified: a.Verified, Parity: a.Parity, Roots: a.Roots, Proven: a.Proven, Facts: text(a.Facts)}
 		known, err := b.known(ctx, a.Address)
 		if err != nil {
 			return err
