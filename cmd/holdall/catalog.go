@@ -202,9 +202,15 @@ several --where, all must hold. The exit code is 1 if there is none.`,
 	return cmd
 }
 
-func (a *app) tellFound(f catalog.Found, newest bool) {
+func foundAsJSON(f catalog.Found) locationJSON {
 	j := locationAsJSON(f.Location)
-	j.Archive, j.Format, j.Newest, j.Added = format.Escape(f.In.Address), f.In.Format, newest, &f.In.Added
+	j.Archive, j.Format, j.Added = format.Escape(f.In.Address), f.In.Format, &f.In.Added
+	return j
+}
+
+func (a *app) tellFound(f catalog.Found, newest bool) {
+	j := foundAsJSON(f)
+	j.Newest = newest
 	a.tell(j, func() {
 		where := "in pieces"
 		if f.Raw {

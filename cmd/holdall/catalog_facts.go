@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,81 +29,59 @@ const (
 
 // A recording is an archive that is recorded as one file, with its facts.
 type recording struct {
-	st      store.Store
-	name    string
-	address string
-	known   catalog.Archive // or only how it is recorded
-	named   bool            // by the user, and not found in a folder
+	st    store.Store
+	info  store.Info // only its name, if it was not listed
+	path  string
+	named bool // by the user, and not found in a folder
 	survey.Survey
 	err error
 }
 
-// recordingsAt returns the archive at an address, or what may be recordings below a folder. It counts those there
-// that have not changed.
-func (a *app) recordingsAt(ctx context.Context, c *book.Book, address string, again bool) (all []*recording, unchanged int64, err error) {
-	var st store.Store
-	var name, prefix string
-	find := func(name, path string, named bool) (*recording, error) {
-		r := &recording{st: st, name: name, address: storekit.AddressOf(st, name), named: named}
-		known, err := c.Archive(ctx, r.address)
-		if r.known = known; err != nil || known.Facts == "" { // one that was recorded as a file keeps its path
-			r.known = catalog.Archive{Facts: catalog.FactsAt(path)}
-		} else if again {
-			r.known = catalog.Archive{Facts: known.Facts}
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
-		return r, err
-	}
-	if st, name, err = a.locateCatalogued(ctx, strings.TrimRight(address, "/")); err != nil { // a whole bucket
+func (r *recording) address() string { return storekit.AddressOf(r.st, r.info.Name) }
+
+// recordingsAt returns the archive at an address, or what may be recordings in the folder there.
+func (a *app) recordingsAt(ctx context.Context, address string) (all []*recording, err error) {
+	st, name, err := a.locateCatalogued(ctx, strings.TrimRight(address, "/"))
+	if err != nil { // a whole bucket
 		var ferr error
 		if st, ferr = storekit.OpenFolder(ctx, address); ferr != nil {
-			return nil, 0, err
+			return nil, err
 		}
-		name, err = "", nil
+		name, err = ".", nil
 	}
-	some, last := false, ""
-	if name != "" && name != "." {
-		prefix = name + "/"
+	one := []*recording{{st: st, info: store.Info{Name: name}, path: archiveName(address), named: true}}
+	if survey.MayHaveFacts(name) && !strings.HasSuffix(address, "/") {
+		return one, nil
 	}
-	if !survey.MayHaveFacts(name) || strings.HasSuffix(address, "/") {
-		for info, err := range storekit.List(ctx, st, prefix) {
-			if errors.Is(err, errors.ErrUnsupported) {
-				break
-			}
-			if err != nil {
-				return nil, 0, err
-			}
-			some = true
-			at := archiveIn(strings.TrimPrefix(info.Name, prefix))
-			if at == "" || at == last {
-				continue
-			}
-			last = at
-			r, err := find(prefix+at, at, false)
-			if err != nil {
-				return nil, 0, err
-			}
-			if r.known.ID != 0 && prefix+at == info.Name && info.Version+r.known.Version != "" && survey.Is(info, st.Can().Near, r.known) {
-				unchanged++
-				continue
-			}
-			all = append(all, r)
+	prefix, some := strings.TrimPrefix(name+"/", "./"), false
+	for info, err := range storekit.List(ctx, st, prefix) {
+		if errors.Is(err, errors.ErrUnsupported) {
+			break
 		}
-	}
-	if some {
-		if len(all) == 0 && unchanged == 0 {
-			err = fmt.Errorf("%s: expected a recording, or a folder with files whose names end as those of HDF5 and LINDI do", format.Escape(store.Redact(address)))
+		if err != nil {
+			return nil, err
 		}
-		return all, unchanged, err
+		some = true
+		path := recordingIn(info.Name[len(prefix):])
+		if path == "" || len(all) > 0 && all[len(all)-1].path == path {
+			continue
+		}
+		if prefix+path != info.Name { // an archive that is a folder
+			info = store.Info{Name: prefix + path}
+		}
+		all = append(all, &recording{st: st, info: info, path: path})
 	}
-	r, err := find(name, archiveName(address), true)
-	return []*recording{r}, 0, err
+	if !some {
+		return one, nil
+	}
+	if len(all) == 0 {
+		err = fmt.Errorf("%s: expected a recording, or a folder with files whose names end as those of HDF5 and LINDI do", format.Escape(store.Redact(address)))
+	}
+	return all, err
 }
 
-// archiveIn returns the part of a path that names what may be a recording, which may be a folder, or "".
-func archiveIn(name string) string {
+// recordingIn returns the beginning of a path that names what may be a recording, or "".
+func recordingIn(name string) string {
 	for i, c := range name + "/" {
 		if c == '/' && survey.MayHaveFacts(name[:i]) && !strings.HasPrefix(path.Base(name[:i]), ".") {
 			return name[:i]
@@ -111,51 +90,60 @@ func archiveIn(name string) string {
 	return ""
 }
 
+// read reads the facts of a recording, unless the catalogue has them. One that was recorded keeps its path.
+func (r *recording) read(ctx context.Context, c *book.Book, again bool, o holdall.OpenOptions) error {
+	known, err := c.Archive(ctx, r.address())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if known.Facts == "" || again {
+		known = catalog.Archive{Facts: cmp.Or(known.Facts, catalog.FactsAt(r.path))}
+	}
+	if !r.named && known.ID != 0 && survey.Is(r.info, r.st.Can().Near, known) {
+		r.Known = true
+		return nil
+	}
+	if r.Survey, err = survey.Open(ctx, r.st, r.info.Name, known, o); err == nil && !r.Known {
+		err = findParity(ctx, &r.Survey)
+	}
+	return err
+}
+
 // addRecordings records archives, and those below folders, as files with facts.
 func (a *app) addRecordings(ctx context.Context, c *book.Book, addresses []string, again bool) error {
-	var all, some []*recording
-	seen, unchanged, others, failed := map[string]bool{}, int64(0), int64(0), false
+	var all []*recording
+	seen := map[string]bool{}
 	for _, address := range addresses {
-		found, same, err := a.recordingsAt(ctx, c, address, again)
+		found, err := a.recordingsAt(ctx, address)
 		if err != nil {
 			return err
 		}
 		for _, r := range found {
-			if !seen[r.address] {
-				all = append(all, r)
+			if at := r.address(); !seen[at] {
+				seen[at], all = true, append(all, r)
 			}
-			seen[r.address] = true
 		}
-		unchanged += same
 	}
 	m := &holdall.Meter{}
 	m.Expect(int64(len(all)), 0)
-	stop := a.showProgress(m, "read")
-	defer stop()
+	defer a.showProgress(m, "read")()
+	var some []catalog.Addition
 	add := func() error {
-		var additions []catalog.Addition
-		for _, r := range some {
-			additions = append(additions, catalog.Addition{Archive: r.Archive, Rows: r.Rows(ctx, nil)})
-		}
 		if len(some) == 0 {
 			return nil
 		}
-		done, err := a.addNow(ctx, c, additions)
+		done, err := a.addNow(ctx, c, some)
 		a.tellAdditions(done)
-		for _, r := range some {
-			r.Survey = survey.Survey{} // its text can be long
-		}
 		some = nil
 		return err
 	}
-	o := a.openOptions()
+	o, unchanged, others, failed := a.openOptions(), int64(0), int64(0), false
 	err := pipe.Ordered(ctx, pipe.All(all), recordingsAtOnce, func(ctx context.Context, r *recording) {
-		r.Survey, r.err = survey.Open(ctx, r.st, r.name, r.known, o)
-		if r.err == nil && !r.Known {
-			r.err = findParity(ctx, &r.Survey)
-		}
+		r.err = r.read(ctx, c, again, o)
 	}, func(r *recording) error {
 		m.Add(1, 0)
+		is := r.Survey
+		r.Survey = survey.Survey{} // its text can be long
 		switch {
 		case r.err != nil && (ctx.Err() != nil || len(all) == 1 && r.named):
 			return r.err
@@ -163,25 +151,22 @@ func (a *app) addRecordings(ctx context.Context, c *book.Book, addresses []strin
 			others++
 		case r.err != nil:
 			failed = true
-			a.entryFailed(store.Redact(r.address), r.err)
-		case r.Known && r.named:
-			a.tellAdded("unchanged", r.Archive)
-		case r.Known:
+			a.entryFailed(store.Redact(r.address()), r.err)
+		case is.Known && r.named:
+			a.tellAdded("unchanged", is.Archive)
+		case is.Known:
 			unchanged++
 		default:
-			if text := r.Said.Incomplete(); text != "" {
-				a.warn("%s: %s", format.Escape(r.address), printable(text))
+			if missing := is.Said.Missing; len(missing) > 0 {
+				a.warn("%s: recorded without all facts: %s", format.Escape(is.Address), printable(strings.Join(missing, ", ")))
 			}
-			if some = append(some, r); len(some) == recordingsInOne {
+			if some = append(some, catalog.Addition{Archive: is.Archive, Rows: is.Rows(ctx, nil)}); len(some) == recordingsInOne {
 				return add()
 			}
 		}
 		return nil
 	}, func(*recording) {})
-	if err == nil {
-		err = add()
-	}
-	if err != nil {
+	if err = cmp.Or(err, add()); err != nil {
 		return err
 	}
 	if unchanged > 0 {
@@ -195,7 +180,7 @@ func (a *app) addRecordings(ctx context.Context, c *book.Book, addresses []strin
 
 type recordingJSON struct {
 	locationJSON
-	NWB *facts.Facts `json:"nwb"`
+	NWB json.RawMessage `json:"nwb"`
 }
 
 // findRecordings prints the recordings whose facts fulfil all of some expressions.
@@ -208,16 +193,8 @@ func (a *app) findRecordings(ctx context.Context, c *book.Book, where []string) 
 		}
 		queries = append(queries, q)
 	}
-	all, err := c.Archives(ctx)
-	if err != nil {
-		return err
-	}
-	archives := map[int64]catalog.Archive{}
-	for _, x := range all {
-		archives[x.ID] = x
-	}
 	found, failed, perhaps := false, false, int64(0)
-	err = each(c.Below(ctx, ""), func(l catalog.Location) error {
+	err := each(c.Below(ctx, ""), func(l catalog.Location) error {
 		if !l.HasFacts() {
 			return nil
 		}
@@ -228,24 +205,26 @@ func (a *app) findRecordings(ctx context.Context, c *book.Book, where []string) 
 			a.entryFailed(l.Path, err)
 		case !slices.ContainsFunc(queries, func(q facts.Query) bool { return !q.Holds(f) }):
 			found = true
-			a.tellRecording(l, archives[l.Archive], f)
-		case f.Incomplete() != "":
+			in, err := c.ArchiveOf(ctx, l.Archive)
+			if err != nil {
+				return err
+			}
+			a.tellRecording(catalog.Found{Location: l, In: in}, f)
+		case len(f.Missing) > 0:
 			perhaps++
 		}
 		return nil
 	})
 	if perhaps > 0 {
-		a.warn("%s may match too: the catalogue does not have all their facts", count(perhaps, "recording"))
+		a.warn("%s may match, too: the catalogue does not have all their facts", count(perhaps, "recording"))
 	}
 	return cmp.Or(err, answer(!found || failed))
 }
 
-// tellRecording prints a recording, with a few facts as far as the line has room.
-func (a *app) tellRecording(l catalog.Location, in catalog.Archive, f *facts.Facts) {
-	j := locationAsJSON(l)
-	j.Archive, j.Format, j.Added = format.Escape(in.Address), in.Format, &in.Added
-	a.tell(recordingJSON{j, f}, func() {
-		line := quoteEmpty(j.Path) + ": "
+// tellRecording prints a recording, and a few facts in what room the line has.
+func (a *app) tellRecording(l catalog.Found, f *facts.Facts) {
+	j := foundAsJSON(l)
+	a.tell(recordingJSON{j, f.Text}, func() {
 		words := []string{}
 		if w := f.Subject; w != nil {
 			words = append(words, w.ID, w.Species, ifAny("sex %s", w.Sex))
@@ -256,14 +235,11 @@ func (a *app) tellRecording(l catalog.Location, in catalog.Archive, f *facts.Fac
 			words = append(words, d.Name)
 		}
 		words = slices.DeleteFunc(words, func(s string) bool { return s == "" })
-		for i, w := range words {
-			if w = foreign(w); i > 0 {
-				if w = ", " + w; len([]rune(line+w)) > a.width() {
-					break
-				}
-			}
-			line += w
+		name := []rune(quoteEmpty(j.Path) + ": ")
+		line := append(name, []rune(foreign(strings.Join(words, ", ")))...)
+		if most := max(a.width()-1, len(name)); len(line) > most+1 {
+			line = append(line[:most], '…')
 		}
-		fmt.Fprintln(a.out, line)
+		fmt.Fprintln(a.out, string(line))
 	})
 }

@@ -183,7 +183,7 @@ func To(ctx context.Context, b *book.Book, address string) (done Done, err error
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
 				if err = d.exec(ctx, "DELETE FROM file_locations WHERE file_path = $1", format.Escape(name)); err == nil {
-					err = x.forget(ctx, format.Escape(name))
+					err = x.forget(ctx, " WHERE file_path = $1", format.Escape(name))
 				}
 				done.Removed++
 			case err == nil:
@@ -227,8 +227,8 @@ func (x *exporter) put(ctx context.Context, l catalog.Location) error {
 	err := x.exec(ctx, `INSERT INTO file_locations VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (file_path) DO UPDATE SET
 		caf_file_id = excluded.caf_file_id, kind = excluded.kind, size = excluded.size, "offset" = excluded."offset", digest = excluded.digest, modified = excluded.modified, etag = excluded.etag`,
 		format.Escape(l.Path), l.Archive, l.Kind.String(), l.Size, off, l.Digest.String(), modified, format.Escape(l.ETag))
-	if err == nil && x.facts {
-		err = x.forget(ctx, format.Escape(l.Path))
+	if err == nil {
+		err = x.forget(ctx, " WHERE file_path = $1", format.Escape(l.Path))
 	}
 	if err == nil && l.HasFacts() {
 		err = x.say(ctx, l)

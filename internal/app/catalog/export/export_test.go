@@ -43,7 +43,7 @@ func rowsOf(t *testing.T, address string) (all []string) {
 	}
 	defer d.Close()
 	for _, sql := range []string{`SELECT file_path || ' ' || CAST(caf_file_id AS TEXT) || ' ' || CAST(size AS TEXT) || ' ' || CAST("offset" AS TEXT) FROM file_locations`, `SELECT CAST(id AS TEXT) || ' ' || address || ' ' || CAST(entries AS TEXT) FROM archives`, `SELECT catalog || CAST(number AS TEXT) FROM exported`,
-		`SELECT file_path || ' ' || version || keywords || ' ' || sex || error FROM recordings`, `SELECT file_path || ' ' || name FROM devices`, `SELECT file_path || ' ' || path || COALESCE(CAST(rate AS TEXT), '') || shape FROM series`} {
+		`SELECT file_path || ' ' || nwb_version || keywords || ' ' || sex || missing FROM recordings`, `SELECT file_path || ' ' || name FROM devices`, `SELECT file_path || ' ' || path || COALESCE(CAST(rate AS TEXT), '') || shape FROM series`} {
 		some, err := d.texts(t.Context(), sql)
 		if err != nil && !strings.Contains(sql, "file_path || ' ' ||") {
 			t.Fatal(err)
@@ -100,7 +100,7 @@ func TestExportsFacts(t *testing.T) {
 	if is := all("SELECT file_path || path || COALESCE(rate, '') || shape FROM series"); is != "12120.5[1,2]|12x" {
 		t.Error(is)
 	}
-	if is := all("SELECT error FROM recordings WHERE file_path = '7'"); !strings.HasPrefix(is, "7: the facts in the catalogue cannot be read") {
+	if is := all("SELECT missing FROM recordings WHERE file_path = '7'"); !strings.HasPrefix(is, `["7: the facts in the catalogue cannot be read`) {
 		t.Error(is)
 	}
 	if _, err := b.Remove(t.Context(), "mem://b.caf"); err != nil {

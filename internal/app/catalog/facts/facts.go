@@ -4,8 +4,6 @@ package facts
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/holdall/holdall/format"
@@ -16,73 +14,57 @@ import (
 // Facts are what a file of NWB says of itself.
 type Facts struct {
 	hierarchy.NWB
-	Error string `json:"error,omitempty"` // the error for parts that could not be read
-	// Left counts what is not there because it would be too long, by the names of members. A text that was cut
-	// counts as one of "texts".
-	Left map[string]int `json:"left_out,omitempty"`
+	// Missing says what is not there, because it is too long or could not be read.
+	Missing []string `json:"missing,omitempty"`
+
+	Text json.RawMessage `json:"-"` // all, as it is recorded
+
+	all map[string]any // of Text
 }
 
 const (
 	mostFacts = 64 << 10 // bytes of the JSON of facts
 	mostOther = 16 << 10 // of these, for lists other than series and tables
 	mostWord  = 1 << 10  // bytes of a text, which JSON may make six times as long
-
-	mostRead = 1 << 20 // of what another program may have written
+	mostRead  = 1 << 20  // of what another program may have written
 )
 
-// Of returns what is recorded of a recording. The lists of the description may be cut.
-func Of(n *hierarchy.NWB) *Facts {
-	f := &Facts{NWB: *n, Left: map[string]int{}}
+// Of returns what is recorded of a recording. It cuts what is too long.
+func Of(n *hierarchy.NWB) (f *Facts, err error) {
+	f = &Facts{NWB: *n}
 	if n.Err != nil {
-		f.Error = f.cut(n.Err.Error())
+		f.Missing = []string{f.cut(n.Err.Error())}
 	}
-	f.Version = f.cut(f.Version)
-	for _, t := range f.Texts() {
-		*t = f.cut(*t)
+	for _, text := range append(n.Texts(), &f.Version) {
+		*text = f.cut(*text)
 	}
-	other := mostOther
-	f.Session.Experimenter = fit(f, "experimenter", f.Session.Experimenter, &other)
-	f.Session.Keywords = fit(f, "keywords", f.Session.Keywords, &other)
-	f.Devices = fit(f, "devices", f.Devices, &other)
-	room := mostFacts - length(f.Session) - length(f.Subject) - length(f.Devices)
-	f.Series = fit(f, "series", f.Series, &room)
-	f.Tables = fit(f, "tables", f.Tables, &room)
-	return f
-}
-
-// Incomplete says what is not there, or returns "".
-func (f *Facts) Incomplete() string {
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(f.Left)) {
-		all = append(all, fmt.Sprintf("%d %s", f.Left[name], name))
-	}
-	text := strings.Join(all, ", ")
-	if text != "" {
-		text = "its facts are too long: without " + text
-	}
-	if f.Error != "" {
-		text = strings.TrimPrefix(text+"; its facts cannot be read whole: "+f.Error, "; ")
-	}
-	return text
+	room := mostOther
+	f.Session = n.Session
+	f.Session.Experimenter = fit(f, "experimenters", n.Session.Experimenter, &room)
+	f.Session.Keywords = fit(f, "keywords", n.Session.Keywords, &room)
+	f.Devices = fit(f, "devices", n.Devices, &room)
+	room = mostFacts - length(f.Session) - length(f.Subject) - length(f.Devices)
+	f.Series = fit(f, "series", n.Series, &room)
+	f.Tables = fit(f, "tables", n.Tables, &room)
+	f.Text, err = json.Marshal(f)
+	return f, err
 }
 
 func (f *Facts) cut(s string) string {
 	if len(s) <= mostWord {
 		return s
 	}
-	f.Left["texts"]++
+	f.Missing = append(f.Missing, fmt.Sprintf("%d bytes of a text", len(s)-mostWord))
 	return strings.ToValidUTF8(s[:mostWord], "")
 }
 
-// fit returns the first elements of a list, as long as their JSON fits into what room is left.
+// fit returns the first elements of a list whose JSON fits into what room is left.
 func fit[T any](f *Facts, name string, all []T, room *int) []T {
 	for i, x := range all {
-		n := length(x) + 1
-		if n > *room {
-			f.Left[name] = len(all) - i
+		if *room -= length(x) + 1; *room < 0 {
+			f.Missing = append(f.Missing, fmt.Sprintf("%d %s", len(all)-i, name))
 			return all[:i]
 		}
-		*room -= n
 	}
 	return all
 }
@@ -92,22 +74,18 @@ func length(v any) int {
 	return len(b)
 }
 
-// Text returns the facts as JSON.
-func (f *Facts) Text() (string, error) {
-	b, err := json.Marshal(f)
-	return string(b), err
-}
-
 // Parse returns the facts that a catalogue has of a file.
 func Parse(l catalog.Location) (*Facts, error) {
 	of, f := map[string]string{}, &Facts{}
 	err := json.Unmarshal([]byte(l.HeaderText), &of)
-	if text := of[catalog.NWB]; err == nil {
-		if len(text) > mostRead {
-			err = fmt.Errorf("%d bytes, expected at most %d", len(text), mostRead)
-		} else {
-			err = json.Unmarshal([]byte(text), f)
-		}
+	if f.Text = json.RawMessage(of[catalog.NWB]); err == nil && len(f.Text) > mostRead {
+		err = fmt.Errorf("%d bytes, expected at most %d", len(f.Text), mostRead)
+	}
+	if err == nil {
+		err = json.Unmarshal(f.Text, f)
+	}
+	if err == nil {
+		err = json.Unmarshal(f.Text, &f.all)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: the facts in the catalogue cannot be read: %w: 'holdall catalog add --again' reads them again", format.Escape(l.Path), err)

@@ -1,7 +1,6 @@
 package facts
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -30,11 +29,11 @@ func recording() *hierarchy.NWB {
 // stored returns facts as a catalogue has them.
 func stored(t testing.TB, n *hierarchy.NWB) catalog.Location {
 	t.Helper()
-	text, err := Of(n).Text()
+	f, err := Of(n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := catalog.Location{Path: "a/b.nwb", HeaderText: catalog.FactsText(text)}
+	l := catalog.Location{Path: "a/b.nwb", HeaderText: catalog.FactsText(string(f.Text))}
 	if !l.HasFacts() {
 		t.Fatalf("%q has no facts", l.HeaderText)
 	}
@@ -129,55 +128,39 @@ func TestFactsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := Of(n).Incomplete()
-	for _, want := range []string{"1 texts", "keywords", "devices", "series", fmt.Sprint(9001-len(f.Tables), " tables"), "one text cannot be read"} {
+	said := strings.Join(f.Missing, ", ")
+	for _, want := range []string{"1047552 bytes of a text", " keywords", " devices", fmt.Sprint(9002-len(f.Series), " series"), fmt.Sprint(9001-len(f.Tables), " tables"), "one text cannot be read"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q does not have %q", said, want)
 		}
 	}
-	if text, _ := f.Text(); len(text) > mostFacts+mostWord*6 || len(f.Series) < 100 {
-		t.Errorf("%d bytes, %d series", len(text), len(f.Series))
+	if len(f.Text) > mostFacts+mostWord || len(f.Series) < 100 {
+		t.Errorf("%d bytes, %d series", len(f.Text), len(f.Series))
 	}
-	if f.Left["series"]+len(f.Series) != len(n.Series) || f.Incomplete() != said {
-		t.Errorf("%d series, and %v", len(f.Series), f.Left)
+	if whole, err := Of(recording()); err != nil || len(whole.Missing) > 0 || !reflect.DeepEqual(whole.Series, recording().Series) {
+		t.Errorf("%+v, %v", whole, err)
 	}
-	if whole := Of(recording()); whole.Incomplete() != "" || !reflect.DeepEqual(whole.Series, recording().Series) {
-		t.Errorf("%+v", whole)
-	}
-	// A text of each kind that is as long as possible.
-	for _, text := range Of(n).Texts() {
+	// Each text is as long as possible.
+	for _, text := range n.Texts() {
 		*text = strings.Repeat("\x01", 1<<20)
 	}
 	if _, err := Parse(stored(t, n)); err != nil {
 		t.Error(err)
 	}
-}
-
-// Columns have the values of facts, whatever they have.
-func TestColumns(t *testing.T) {
-	f := Of(recording())
-	all := map[string]any{}
-	for i, v := range Values(*f) {
-		all[Columns[Facts]()[i].Name] = v
-	}
-	if len(all) != len(Columns[Facts]()) || all["identifier"] != "one" || all["species"] != "Mus musculus" || all["keywords"] != `["made","up"]` || all["subject_description"] != "" {
-		t.Errorf("%v", all)
-	}
-	if got, want := len(Values(Facts{})), len(all); got != want {
-		t.Errorf("%d values of nothing, expected %d", got, want)
-	}
-	if got := Values(f.Series[1]); got[2] != "[12]" || got[7] != int64(12) || got[6] != nil {
-		t.Errorf("%v", got)
+	l := stored(t, n)
+	l.HeaderText = catalog.FactsText(strings.Repeat("x", mostRead+1))
+	if _, err := Parse(l); err == nil || !strings.Contains(err.Error(), "expected at most 1048576") {
+		t.Error(err)
 	}
 }
 
 // No facts, whoever wrote them, do more than fail.
 func FuzzFacts(f *testing.F) {
-	text, err := Of(recording()).Text()
+	is, err := Of(recording())
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(text, "series.rate > 1 and series.shape = 32")
+	f.Add(string(is.Text), "series.rate > 1 and series.shape = 32")
 	f.Add(`{"series":[null,{"shape":null,"rate":1e999}],"subject":null}`, `session.lab ~ "x y" and device.name != ''`)
 	f.Add(`[]`, "version<1")
 	f.Fuzz(func(t *testing.T, text, query string) {
@@ -188,10 +171,6 @@ func FuzzFacts(f *testing.F) {
 				t.Fatal(err)
 			}
 			is = &Facts{}
-		}
-		is.Incomplete()
-		if b, err := json.Marshal(is); err != nil || len(Values(*is)) != len(Columns[Facts]()) {
-			t.Fatalf("%s, %v", b, err)
 		}
 		if q, err := ParseQuery(query); err == nil {
 			q.Holds(is)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -12,127 +13,95 @@ import (
 	"github.com/holdall/holdall/internal/app/hierarchy"
 )
 
-// A field is a member of a description. Fields of a list are those of one element.
-type field struct {
-	part   int // of hierarchy.NWB
-	member int // of that, or -1
-	list   bool
-	number bool
-}
-
-// fields are all fields, by the names in JSON, with one word for an element of a list.
+// fields are what expressions may name: members of a description, with one word for an element of a list. Each
+// says where it is in the JSON, and whether it is a number.
 var fields = func() map[string]field {
 	all := map[string]field{}
-	one := map[string]string{"devices": "device", "tables": "table"}
-	of := reflect.TypeFor[hierarchy.NWB]()
-	for i := range of.NumField() {
-		name, t := nameOf(of.Field(i)), bare(of.Field(i).Type)
-		list := t.Kind() == reflect.Slice
-		if list {
-			t = t.Elem()
-		}
-		switch {
-		case name == "":
-		case t.Kind() != reflect.Struct:
-			all[name] = field{part: i, member: -1}
-		default:
-			for k := range t.NumField() {
-				if member := nameOf(t.Field(k)); member != "" {
-					kind := bare(t.Field(k).Type)
-					if kind.Kind() == reflect.Slice {
-						kind = kind.Elem()
-					}
-					all[cmp.Or(one[name], name)+"."+member] = field{i, k, list, kind.Kind() != reflect.String}
-				}
-			}
-		}
-	}
+	gather(all, reflect.TypeFor[hierarchy.NWB](), "", "")
 	return all
 }()
+
+type field struct {
+	part, member string
+	number       bool
+}
 
 // unread is what catalogues do not have of series, because it takes requests.
 const unread = "start"
 
-// nameOf returns the name of a member in JSON, or "" if catalogues do not have it.
-func nameOf(f reflect.StructField) string {
-	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-	if name == "-" || name == unread || !f.IsExported() {
-		return ""
+func gather(all map[string]field, t reflect.Type, part, prefix string) {
+	one := map[string]string{"devices": "device", "tables": "table"}
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		of := t.Field(i).Type
+		for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
+			of = of.Elem()
+		}
+		switch {
+		case name == "" || name == "-" || name == unread:
+		case of.Kind() == reflect.Struct:
+			gather(all, of, name, cmp.Or(one[name], name)+".")
+		case part == "":
+			all[name] = field{part: name}
+		default:
+			all[prefix+name] = field{part, name, of.Kind() != reflect.String}
+		}
 	}
-	return name
-}
-
-func bare(t reflect.Type) reflect.Type {
-	if t.Kind() == reflect.Pointer {
-		return t.Elem()
-	}
-	return t
-}
-
-// FieldNames returns the names that expressions may have.
-func FieldNames() []string {
-	var all []string
-	for name := range fields {
-		all = append(all, name)
-	}
-	slices.Sort(all)
-	return all
 }
 
 // A condition compares a field with a value.
 type condition struct {
 	field
-	op   string
-	text string
-	num  float64
+	op, text string
+	num      float64
 }
 
-// A Query has conditions that hold together: those on fields of one list for one of its elements.
-type Query []condition
+// A Query has conditions that hold together, by the part of the facts that they are about: those on a list for one of
+// its elements.
+type Query map[string][]condition
 
-const mostQuery = 4 << 10
+const (
+	mostQuery = 4 << 10
+	spaces    = " \t\r\n"
+)
 
 var operators = []string{"!=", "<=", ">=", "=", "<", ">", "~"} // longer ones first
 
 // ParseQuery parses conditions, FIELD OP VALUE, that are joined by "and". A value with spaces is in quotes.
-func ParseQuery(s string) (q Query, err error) {
+func ParseQuery(s string) (Query, error) {
 	if len(s) > mostQuery {
 		return nil, fmt.Errorf("%d bytes, expected at most %d", len(s), mostQuery)
 	}
-	for {
-		s = strings.TrimLeft(s, " \t\n")
-		end := strings.IndexFunc(s, func(r rune) bool { return r != '.' && r != '_' && (r < 'a' || r > 'z') })
-		if end < 0 {
-			end = len(s)
+	for q := (Query{}); ; {
+		s = strings.TrimLeft(s, spaces)
+		rest := strings.TrimLeft(s, "abcdefghijklmnopqrstuvwxyz_.")
+		name := s[:len(s)-len(rest)]
+		of, ok := fields[name]
+		if !ok {
+			return nil, fmt.Errorf("expected one of %s, found %q", strings.Join(slices.Sorted(maps.Keys(fields)), ", "), name)
 		}
-		name := s[:end]
-		c := condition{}
-		var ok bool
-		if c.field, ok = fields[name]; !ok {
-			return nil, fmt.Errorf("expected one of %s, found %q", strings.Join(FieldNames(), ", "), name)
-		}
-		s = strings.TrimLeft(s[end:], " \t\n")
-		at := slices.IndexFunc(operators, func(op string) bool { return strings.HasPrefix(s, op) })
+		rest = strings.TrimLeft(rest, spaces)
+		at := slices.IndexFunc(operators, func(op string) bool { return strings.HasPrefix(rest, op) })
 		if at < 0 {
 			return nil, fmt.Errorf("expected one of %s after %s", strings.Join(operators, " "), name)
 		}
-		c.op = operators[at]
-		if c.text, s, err = value(strings.TrimLeft(s[len(c.op):], " \t\n")); err != nil {
+		c := condition{field: of, op: operators[at]}
+		var err error
+		if c.text, rest, err = value(strings.TrimLeft(rest[len(c.op):], spaces)); err != nil {
 			return nil, fmt.Errorf("%w after %s %s", err, name, c.op)
 		}
-		if c.number {
-			if c.num, err = strconv.ParseFloat(c.text, 64); err != nil || c.op == "~" {
-				return nil, fmt.Errorf("%s is a number: expected one, and not after ~, found %q", name, c.text)
-			}
+		if c.num, err = strconv.ParseFloat(c.text, 64); c.number && (err != nil || c.op == "~") {
+			return nil, fmt.Errorf("%s is a number: expected one, and not after ~, found %q", name, c.text)
 		}
-		if q = append(q, c); strings.TrimLeft(s, " \t\n") == "" {
+		q[c.part] = append(q[c.part], c)
+		if rest = strings.TrimLeft(rest, spaces); rest == "" {
 			return q, nil
 		}
-		word, rest, _ := strings.Cut(strings.TrimLeft(s, " \t\n"), " ")
+		word, after, _ := strings.Cut(rest, " ")
 		if !strings.EqualFold(word, "and") {
 			return nil, fmt.Errorf("expected 'and' or the end after %q, found %q", c.text, word)
 		}
-		s = rest
+		s = after
 	}
 }
 
@@ -141,100 +110,76 @@ func value(s string) (v, rest string, err error) {
 	if s == "" || s[0] == '=' { // as in ==
 		return "", "", errors.New("expected a value")
 	}
-	if q := s[0]; q == '"' || q == '\'' {
-		v, rest, ok := strings.Cut(s[1:], string(q))
+	if s[0] == '"' || s[0] == '\'' {
+		v, rest, ok := strings.Cut(s[1:], s[:1])
 		if !ok {
-			return "", "", fmt.Errorf("expected a %c at the end of the value", q)
+			err = fmt.Errorf("expected a %c at the end of the value", s[0])
 		}
-		return v, rest, nil
+		return v, rest, err
 	}
-	if end := strings.IndexAny(s, " \t\n"); end >= 0 {
+	if end := strings.IndexAny(s, spaces); end >= 0 {
 		return s[:end], s[end:], nil
 	}
 	return s, "", nil
 }
 
-// Holds reports whether the facts of a recording fulfil all conditions. What is not known fulfils none.
+// Holds reports whether facts fulfil all conditions. What is not known fulfils none.
 func (q Query) Holds(f *Facts) bool {
-	n := reflect.ValueOf(&f.NWB).Elem()
-	lists := map[int]Query{}
-	for _, c := range q {
-		if c.list {
-			lists[c.part] = append(lists[c.part], c)
-		} else if !c.holds(n.Field(c.part)) {
-			return false
-		}
-	}
-	for part, all := range lists {
-		list, found := n.Field(part), false
-		for i := 0; i < list.Len() && !found; i++ {
-			found = !slices.ContainsFunc(all, func(c condition) bool { return !c.holds(list.Index(i)) })
-		}
-		if !found {
+	for part, all := range q {
+		if !slices.ContainsFunc(elements(f.all[part]), func(x any) bool {
+			return !slices.ContainsFunc(all, func(c condition) bool { return !c.holds(x) })
+		}) {
 			return false
 		}
 	}
 	return true
 }
 
-// holds reports whether a part fulfils the condition. Of a list of values, one must, or for != all.
-func (c condition) holds(part reflect.Value) bool {
-	if part.Kind() == reflect.Pointer {
-		if part.IsNil() {
-			return false
-		}
-		part = part.Elem()
+func elements(v any) []any {
+	if all, ok := v.([]any); ok {
+		return all
 	}
-	if c.member >= 0 {
-		part = part.Field(c.member)
+	if v == nil {
+		return nil
 	}
-	some := false
-	for v := range values(part) {
-		is := c.compare(v)
-		if some = true; is == (c.op != "!=") {
-			return is
-		}
-	}
-	return some && c.op == "!="
+	return []any{v}
 }
 
-// values yields the values of a member that are there.
-func values(v reflect.Value) func(yield func(reflect.Value) bool) {
-	return func(yield func(reflect.Value) bool) {
-		switch {
-		case v.Kind() == reflect.Slice:
-			for i := 0; i < v.Len() && yield(v.Index(i)); i++ {
-			}
-		case v.Kind() == reflect.Pointer && v.IsNil(), v.Kind() == reflect.String && v.Len() == 0:
-		default:
-			yield(reflect.Indirect(v))
-		}
+// holds reports whether a part fulfils the condition. Of a list of values one must, but for != all.
+func (c condition) holds(part any) bool {
+	if of, ok := part.(map[string]any); ok {
+		part = of[c.member]
 	}
+	all := elements(part)
+	if c.op == "!=" {
+		return len(all) > 0 && !slices.ContainsFunc(all, c.equals)
+	}
+	return slices.ContainsFunc(all, c.equals)
 }
 
-func (c condition) compare(v reflect.Value) bool {
+// equals compares a value. For !=, it reports whether it is equal.
+func (c condition) equals(v any) bool {
 	order := 0
-	switch {
-	case c.op == "~":
-		return strings.Contains(strings.ToLower(v.String()), strings.ToLower(c.text))
-	case v.CanFloat():
-		order = cmp.Compare(v.Float(), c.num)
-	case v.CanInt():
-		order = cmp.Compare(float64(v.Int()), c.num)
+	switch v := v.(type) {
+	case float64:
+		order = cmp.Compare(v, c.num)
+	case string:
+		if c.op == "~" {
+			return strings.Contains(strings.ToLower(v), strings.ToLower(c.text))
+		}
+		order = strings.Compare(v, c.text)
 	default:
-		order = cmp.Compare(v.String(), c.text)
+		return false
 	}
 	switch c.op {
-	case "=":
-		return order == 0
-	case "!=":
-		return order != 0
 	case "<":
 		return order < 0
 	case "<=":
 		return order <= 0
 	case ">":
 		return order > 0
+	case ">=":
+		return order >= 0
 	}
-	return order >= 0
+	return order == 0
 }

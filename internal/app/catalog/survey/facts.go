@@ -66,16 +66,14 @@ func (s *Survey) readFacts(ctx context.Context, o holdall.OpenOptions) error {
 	if failed, ok := errors.AsType[*store.Error](n.Err); ok { // what is missing then may be there
 		return failed
 	}
-	s.Said = facts.Of(n)
-	text, err := s.Said.Text()
-	if err != nil {
+	if s.Said, err = facts.Of(n); err != nil {
 		return err
 	}
 	info, err := storekit.Briefly(s.st, s.name).Info(ctx)
 	if err == nil && (info.Size != s.Size || Version(info, s.st.Can().Near) != s.Version) {
 		err = store.ErrChanged
 	}
-	s.whole = &catalog.Location{Path: path, Kind: format.File, Size: s.Size, Raw: true, Modified: info.ModTime, HeaderText: catalog.FactsText(text)}
+	s.whole = &catalog.Location{Path: path, Kind: format.File, Size: s.Size, Raw: true, Modified: info.ModTime, HeaderText: catalog.FactsText(string(s.Said.Text))}
 	return err
 }
 
