@@ -207,6 +207,9 @@ func (a *app) surveyed(ctx context.Context, c *book.Book, address string, how ad
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return s, err
 	}
+	if how.roots != "" && known.Facts != "" {
+		return s, errors.New("it is recorded as a recording, which was packed from no bucket: 'holdall catalog rm' forgets that")
+	}
 	if how.again || how.roots != "" && how.roots != known.Roots {
 		known = catalog.Archive{Facts: known.Facts}
 	}

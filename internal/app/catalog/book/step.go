@@ -130,7 +130,7 @@ func (b *Book) do(ctx context.Context, x Step, try bool) (done Result, err error
 			}
 			k.Drop, k.Entries, k.Bytes = append(k.Drop, was.ID), k.Entries-was.Entries, k.Bytes-was.Size
 			replaced = append(replaced, b.record(was))
-			if a.Roots == "" {
+			if a.Roots == "" && a.Facts == "" { // a recording is no object of a bucket that was packed
 				a.Roots = was.Roots
 			}
 			if a.Verified.IsZero() && a.Size == was.Size && a.Version == was.Version && a.Format == was.Format {

@@ -95,14 +95,3 @@ func TestFactsOfDamagedRecordings(t *testing.T) {
 		}
 	}
 }
-
-// What a catalogue records of a recording of 20 series, 150 units and 300 trials by pynwb.
-func BenchmarkFactsOfARecording(b *testing.B) {
-	st, name := stored(b, "r.nwb", testkit.Read(b, "testdata/recording.nwb"))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := survey.Open(b.Context(), st, name, whole, holdall.OpenOptions{}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
