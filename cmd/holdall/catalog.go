@@ -159,8 +159,8 @@ func newestOf(ctx context.Context, c *book.Book, path string) (found catalog.Fou
 func (a *app) catalogFindCommand() *cobra.Command {
 	var where []string
 	cmd := &cobra.Command{
-		Use:   "find PATH...",
-		Short: "List the archives that have a file, newest first",
+		Use:   "find [PATH...]",
+		Short: "List the archives that have a file, or recordings by what they say",
 		Long: `Lists the archives that have a file, newest first. The exit code is 1 if no
 archive has one of the paths.
 

@@ -36,11 +36,11 @@ then, as 'holdall ls catalog:s3://photos' and 'holdall serve --s3' show it. The
 names in the archive must be those in the bucket, below the prefix if you give
 one. It stays when an archive is added again.
 
-With --facts nwb, an archive is a recording, and is recorded as one file, itself,
+With --facts nwb, an archive is a recording. It is recorded as one file, itself,
 with what it says of session, subject, devices, series and tables. 'holdall
 catalog find --where' searches in that. A folder, or a prefix of a bucket,
-stands for all recordings below it, whose paths begin there. Files in it that
-are not NWB are left out. It also stays when an archive is added again.
+stands for all recordings below it, and their paths begin below it. Files there
+that are not NWB are left out. --facts stays when an archive is added again.
 
 The exit code is 1 if one of several archives could not be added.`,
 		Example: `  holdall catalog add photos-*.caf

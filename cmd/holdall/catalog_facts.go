@@ -33,6 +33,7 @@ type recording struct {
 	info  store.Info // only its name, if it was not listed
 	path  string
 	named bool // by the user, and not found in a folder
+	o     holdall.OpenOptions
 	survey.Survey
 	err error
 }
@@ -91,7 +92,7 @@ func recordingIn(name string) string {
 }
 
 // read reads the facts of a recording, unless the catalogue has them. One that was recorded keeps its path.
-func (r *recording) read(ctx context.Context, c *book.Book, again bool, o holdall.OpenOptions) error {
+func (r *recording) read(ctx context.Context, c *book.Book, again bool) error {
 	known, err := c.Archive(ctx, r.address())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -99,11 +100,11 @@ func (r *recording) read(ctx context.Context, c *book.Book, again bool, o holdal
 	if known.Facts == "" || again {
 		known = catalog.Archive{Facts: cmp.Or(known.Facts, catalog.FactsAt(r.path))}
 	}
-	if !r.named && known.ID != 0 && survey.Is(r.info, r.st.Can().Near, known) {
+	if !r.named && known.ID != 0 && known.Version != "" && survey.Is(r.info, r.st.Can().Near, known) {
 		r.Known = true
 		return nil
 	}
-	if r.Survey, err = survey.Open(ctx, r.st, r.info.Name, known, o); err == nil && !r.Known {
+	if r.Survey, err = survey.Open(ctx, r.st, r.info.Name, known, r.o); err == nil && !r.Known {
 		err = findParity(ctx, &r.Survey)
 	}
 	return err
@@ -121,8 +122,13 @@ func (a *app) addRecordings(ctx context.Context, c *book.Book, addresses []strin
 		for _, r := range found {
 			if at := r.address(); !seen[at] {
 				seen[at], all = true, append(all, r)
+				a.address = store.Redact(at)
+				r.o = a.openOptions()
 			}
 		}
+	}
+	if len(all) > 1 {
+		a.address = "" // errors name theirs
 	}
 	m := &holdall.Meter{}
 	m.Expect(int64(len(all)), 0)
@@ -137,9 +143,9 @@ func (a *app) addRecordings(ctx context.Context, c *book.Book, addresses []strin
 		some = nil
 		return err
 	}
-	o, unchanged, others, failed := a.openOptions(), int64(0), int64(0), false
+	unchanged, others, failed := int64(0), int64(0), false
 	err := pipe.Ordered(ctx, pipe.All(all), recordingsAtOnce, func(ctx context.Context, r *recording) {
-		r.err = r.read(ctx, c, again, o)
+		r.err = r.read(ctx, c, again)
 	}, func(r *recording) error {
 		m.Add(1, 0)
 		is := r.Survey
