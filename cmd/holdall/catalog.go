@@ -108,6 +108,7 @@ type archiveJSON struct {
 	Verified *time.Time `json:"verified,omitempty"`
 	Parity   string     `json:"parity,omitempty"`
 	From     []string   `json:"from,omitempty"`
+	Facts    string     `json:"facts,omitempty"`
 }
 
 func archiveAsJSON(x catalog.Archive) archiveJSON {
@@ -115,6 +116,7 @@ func archiveAsJSON(x catalog.Archive) archiveJSON {
 	if !x.Verified.IsZero() {
 		j.Verified = &x.Verified
 	}
+	j.Facts, _, _ = strings.Cut(x.Facts, ":")
 	for _, r := range x.Roots.All() {
 		j.From = append(j.From, format.Escape(store.Redact(r.Address)))
 	}
@@ -155,13 +157,27 @@ func newestOf(ctx context.Context, c *book.Book, path string) (found catalog.Fou
 }
 
 func (a *app) catalogFindCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "find PATH...",
-		Short: "List the archives that have a file, newest first",
+	var where []string
+	cmd := &cobra.Command{
+		Use:   "find [PATH...]",
+		Short: "List the archives that have a file, or recordings by what they say",
 		Long: `Lists the archives that have a file, newest first. The exit code is 1 if no
-archive has one of the paths.`,
-		Args: args(1, -1, "a path"),
+archive has one of the paths.
+
+With --where instead of paths, it lists the recordings that were added with
+'holdall catalog add --facts' and say that of themselves: FIELD OP VALUE, where
+OP is = != < <= > >= or ~ (contains, in any case), and a VALUE with spaces is in
+quotes. Conditions joined by 'and' hold for the same series, device or table. Of
+several --where, all must hold. The exit code is 1 if there is none.`,
+		Example: `  holdall catalog find 2026/05/a.jpg
+  holdall catalog find --where 'subject.species ~ mus and series.rate >= 30000'`,
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *book.Book, args []string) error {
+			if (len(args) == 0) == (len(where) == 0) {
+				return usage("expected either paths or --where")
+			}
+			if len(where) > 0 {
+				return a.findRecordings(ctx, c, where)
+			}
 			var no error
 			for _, path := range args {
 				newest, err := newestOf(ctx, c, path)
@@ -182,11 +198,19 @@ archive has one of the paths.`,
 			return no
 		}),
 	}
+	cmd.Flags().StringArrayVar(&where, "where", nil, "list recordings for which this `condition` holds, as in 'session.lab = \"A lab\"'")
+	return cmd
+}
+
+func foundAsJSON(f catalog.Found) locationJSON {
+	j := locationAsJSON(f.Location)
+	j.Archive, j.Format, j.Added = format.Escape(f.In.Address), f.In.Format, &f.In.Added
+	return j
 }
 
 func (a *app) tellFound(f catalog.Found, newest bool) {
-	j := locationAsJSON(f.Location)
-	j.Archive, j.Format, j.Newest, j.Added = format.Escape(f.In.Address), f.In.Format, newest, &f.In.Added
+	j := foundAsJSON(f)
+	j.Newest = newest
 	a.tell(j, func() {
 		where := "in pieces"
 		if f.Raw {

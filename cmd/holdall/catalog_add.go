@@ -22,7 +22,7 @@ import (
 
 func (a *app) catalogAddCommand() *cobra.Command {
 	var o adding
-	var from string
+	var from, kind string
 	cmd := &cobra.Command{
 		Use:   "add ARCHIVE...",
 		Short: "Record the entries of archives",
@@ -36,8 +36,15 @@ then, as 'holdall ls catalog:s3://photos' and 'holdall serve --s3' show it. The
 names in the archive must be those in the bucket, below the prefix if you give
 one. It stays when an archive is added again.
 
+With --facts nwb, an archive is a recording. It is recorded as one file, itself,
+with what it says of session, subject, devices, series and tables. 'holdall
+catalog find --where' searches in that. A folder, or a prefix of a bucket,
+stands for all recordings below it, and their paths begin below it. Files there
+that are not NWB are left out. --facts stays when an archive is added again.
+
 The exit code is 1 if one of several archives could not be added.`,
 		Example: `  holdall catalog add photos-*.caf
+  holdall catalog add --facts nwb s3://recordings
   holdall catalog add --verify https://example.org/docs.caf
   holdall catalog add --from s3://photos/2026 s3://packed/2026.caf`,
 		Args: args(1, -1, "an archive"),
@@ -48,6 +55,12 @@ The exit code is 1 if one of several archives could not be added.`,
 					return usage("--from: %v", err)
 				}
 				o.roots = catalog.RootsOf([]catalog.Root{root})
+			}
+			if kind != "" {
+				if o.verify || from != "" {
+					return usage("--facts cannot be combined with --verify or --from")
+				}
+				return a.addRecordings(ctx, c, args, o.again)
 			}
 			failed := false
 			for some := range slices.Chunk(args, addsAtOnce) {
@@ -70,6 +83,7 @@ The exit code is 1 if one of several archives could not be added.`,
 	cmd.Flags().BoolVar(&o.again, "again", false, "read archives again even if their version is unchanged")
 	cmd.Flags().BoolVar(&o.verify, "verify", false, "verify archives first, and record only sound ones")
 	cmd.Flags().StringVar(&from, "from", "", "the `bucket` that the files were packed from, with a prefix if not from all of it: s3://photos/2026")
+	cmd.Flags().Var(newChoice(&kind, "", catalog.NWB), "facts", "record archives as files, with what they say of themselves: nwb")
 	a.dryRunFlag(cmd.Flags())
 	return cmd
 }
@@ -92,12 +106,12 @@ func (a *app) catalogAdd(ctx context.Context, c *book.Book, addresses []string, 
 	var from, later []string // later are those that are named twice
 	defer func() {
 		for _, s := range all {
-			s.In.Close()
+			s.Close()
 		}
 	}()
 	for _, address := range addresses {
 		s, err := a.surveyed(ctx, c, address, o)
-		if err == nil && s.In == nil {
+		if err == nil && s.Known {
 			if o.verify && !a.dryRun {
 				err = c.Verified(ctx, s.ID, s.Verified)
 			}
@@ -125,7 +139,7 @@ func (a *app) catalogAdd(ctx context.Context, c *book.Book, addresses []string, 
 		}
 		if slices.ContainsFunc(all, func(x survey.Survey) bool { return x.Address == s.Address }) {
 			later = append(later, address)
-			s.In.Close()
+			s.Close()
 			continue
 		}
 		all, from = append(all, s), append(from, address)
@@ -135,20 +149,10 @@ func (a *app) catalogAdd(ctx context.Context, c *book.Book, addresses []string, 
 		for _, s := range some {
 			additions = append(additions, catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, m)})
 		}
-		do := c.Add
-		if a.dryRun {
-			do = c.TryAdd
-		}
-		done, err := do(ctx, additions...)
+		done, err := a.addNow(ctx, c, additions)
 		stop()
 		stop = func() {}
-		for _, d := range done {
-			did := "added"
-			if d.Replaced.ID != 0 {
-				did = "replaced"
-			}
-			a.tellAdded(did, d.Archive)
-		}
+		a.tellAdditions(done)
 		return len(done), err
 	}
 	if len(all) == 0 {
@@ -175,7 +179,25 @@ func (a *app) catalogAdd(ctx context.Context, c *book.Book, addresses []string, 
 	return nil
 }
 
-// surveyed opens an archive that is to be recorded. If it is known in this version, In is nil.
+// addNow records archives, unless this is a dry run.
+func (a *app) addNow(ctx context.Context, c *book.Book, additions []catalog.Addition) ([]catalog.Added, error) {
+	if a.dryRun {
+		return c.TryAdd(ctx, additions...)
+	}
+	return c.Add(ctx, additions...)
+}
+
+func (a *app) tellAdditions(done []catalog.Added) {
+	for _, d := range done {
+		did := "added"
+		if d.Replaced.ID != 0 {
+			did = "replaced"
+		}
+		a.tellAdded(did, d.Archive)
+	}
+}
+
+// surveyed opens an archive that is to be recorded. It reports if it is known in this version.
 func (a *app) surveyed(ctx context.Context, c *book.Book, address string, how adding) (s survey.Survey, err error) {
 	st, name, err := a.locateCatalogued(ctx, address)
 	if err != nil {
@@ -185,22 +207,25 @@ func (a *app) surveyed(ctx context.Context, c *book.Book, address string, how ad
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return s, err
 	}
+	if how.roots != "" && known.Facts != "" {
+		return s, errors.New("it is recorded as a recording, which was packed from no bucket: 'holdall catalog rm' forgets that")
+	}
 	if how.again || how.roots != "" && how.roots != known.Roots {
-		known = catalog.Archive{}
+		known = catalog.Archive{Facts: known.Facts}
 	}
 	o := a.openOptions()
 	o.Index = a.useIndex()
 	if s, err = survey.Open(ctx, st, name, known, o); err == nil && how.roots != "" {
 		s.Roots = how.roots
 	}
-	if err == nil && s.In != nil {
+	if err == nil && !s.Known {
 		err = findParity(ctx, &s)
 	}
 	if err != nil || !how.verify {
 		return s, err
 	}
-	if err = a.verifyQuietly(ctx, st, []string{name}, a.openOptions()); err != nil && s.In != nil {
-		s.In.Close()
+	if err = a.verifyQuietly(ctx, st, []string{name}, a.openOptions()); err != nil {
+		s.Close()
 	}
 	s.Verified = time.Now().UTC()
 	return s, err
@@ -209,8 +234,8 @@ func (a *app) surveyed(ctx context.Context, c *book.Book, address string, how ad
 // findParity finds the parity of an archive. If it fails, it closes the archive.
 func findParity(ctx context.Context, s *survey.Survey) (err error) {
 	s.Parity, err = s.ParityNow(ctx)
-	if err != nil && s.In != nil {
-		s.In.Close()
+	if err != nil {
+		s.Close()
 	}
 	return err
 }

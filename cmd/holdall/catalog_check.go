@@ -110,7 +110,7 @@ func (k *catalogCheck) archive(ctx context.Context, x catalog.Archive) error {
 	if err == nil {
 		known := x
 		if !k.quick {
-			known = catalog.Archive{} // so that it is opened
+			known = catalog.Archive{Facts: x.Facts} // so that it is opened
 		}
 		o := k.app.openOptions()
 		o.Param = k.app.paramsOf(x.Format)
@@ -126,9 +126,7 @@ func (k *catalogCheck) archive(ctx context.Context, x catalog.Archive) error {
 		k.differs("unreadable", x.Address, nil, "%v", err)
 		return nil
 	}
-	if s.In != nil {
-		defer s.In.Close()
-	}
+	defer s.Close()
 	if is := ""; x.Parity != "" {
 		switch is, err = s.ParityNow(ctx); {
 		case ctx.Err() != nil:
@@ -141,7 +139,7 @@ func (k *catalogCheck) archive(ctx context.Context, x catalog.Archive) error {
 			k.differs("parity", x.Address, nil, "expected the parity %s, found %s", x.Parity, is)
 		}
 	}
-	if s.In == nil { // the same version
+	if s.Known { // the same version
 		return nil
 	}
 	if k.contents {
@@ -168,7 +166,25 @@ func (k *catalogCheck) archive(ctx context.Context, x catalog.Archive) error {
 	if k.quick {
 		return nil
 	}
+	if s.Facts != "" {
+		return k.compareFacts(ctx, x, s)
+	}
 	return k.compare(ctx, x, s)
+}
+
+// compareFacts compares a recording with the file that is recorded of it.
+func (k *catalogCheck) compareFacts(ctx context.Context, x catalog.Archive, s survey.Survey) error {
+	return each(k.c.Locations(ctx, x), func(l catalog.Location) error {
+		k.entries++
+		for now := range s.Rows(ctx, nil) {
+			if now.Archive = l.Archive; !now.Same(l) {
+				k.differs("differs", x.Address, &l.Path, "expected %s, found %s", shownLocation(l), shownLocation(now))
+			} else if now.HeaderText != l.HeaderText {
+				k.differs("differs", x.Address, &l.Path, "the recording says other facts of itself")
+			}
+		}
+		return nil
+	})
 }
 
 // compare looks up each location in the archive. If the archive has as many

@@ -152,7 +152,7 @@ func (a *app) rebuild(ctx context.Context, c *book.Book, all []book.Record) erro
 	add := func() error {
 		defer func() {
 			for _, s := range opened {
-				s.In.Close()
+				s.Close()
 			}
 			some, opened = nil, nil
 		}()
@@ -188,7 +188,7 @@ func (a *app) rebuild(ctx context.Context, c *book.Book, all []book.Record) erro
 		st, name, err := a.locateCatalogued(ctx, r.Archive)
 		var s survey.Survey
 		if err == nil {
-			s, err = survey.Open(ctx, st, name, catalog.Archive{}, a.openOptions())
+			s, err = survey.Open(ctx, st, name, catalog.Archive{Facts: string(r.Facts)}, a.openOptions())
 		}
 		if err == nil {
 			err = findParity(ctx, &s)

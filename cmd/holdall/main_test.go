@@ -134,6 +134,7 @@ func TestScripts(t *testing.T) {
 			"upload": upload,
 			"rot":    rot,
 			"remove": remove,
+			"record": record,
 		},
 		Condition: func(cond string) (bool, error) {
 			switch cond {
@@ -145,6 +146,20 @@ func TestScripts(t *testing.T) {
 			return false, fmt.Errorf("%s: no such condition", cond)
 		},
 	})
+}
+
+// record FILE: writes a recording that was made by pynwb.
+func record(ts *testscript.TestScript, neg bool, args []string) {
+	f, err := os.Open(aRecording + ".gz")
+	ts.Check(err)
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	ts.Check(err)
+	content, err := io.ReadAll(z)
+	ts.Check(err)
+	name := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(filepath.Dir(name), 0o777))
+	ts.Check(os.WriteFile(name, content, 0o666))
 }
 
 // pg: sets DB to the address of a new, empty database of PostgreSQL.

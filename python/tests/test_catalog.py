@@ -1,5 +1,6 @@
 """Catalogues in a folder: by the vectors of docs/catalog.md, and made by the command."""
 
+import gzip
 import importlib.util
 import itertools
 import json
@@ -347,6 +348,20 @@ def test_what_lies_beside(made, command):
     dropped, more = parts(gone / "0000000000000008-TEXT1", b"holdall gone 1\n")
     assert dropped["dropped"] == ["https://example.org/b.tar"] and not more
     assert holdall.open(at).get("top") == FILES["top"]
+
+
+def test_a_catalogue_of_recordings(command, tmp_path):
+    """Recordings with facts are files, whatever the facts are."""
+    content = gzip.decompress((ROOT / "internal/app/catalog/survey/testdata/recording.nwb.gz").read_bytes())
+    for sub in "12":
+        (tmp_path / f"data/sub-0{sub}").mkdir(parents=True)
+        (tmp_path / f"data/sub-0{sub}/a.nwb").write_bytes(content)
+    at = tmp_path / "x.catalog"
+    command("catalog", "init", "--db", at)
+    command("catalog", "add", "--facts", "nwb", "--db", at, tmp_path / "data")
+    a = holdall.open(at)
+    assert dict(a) == {"sub-01/a.nwb": content, "sub-02/a.nwb": content}
+    assert a.read("sub-02/a.nwb", 1, 4) == b"HDF"
 
 
 def test_what_a_catalogue_does_not_have(made, serve, tmp_path):

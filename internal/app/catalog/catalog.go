@@ -34,6 +34,9 @@ type Archive struct {
 	// Proven counts the files by the checksum that their originals were compared with when they were packed,
 	// such as "md5:55 size:1".
 	Proven string
+	// Facts says that the archive is recorded as one file, itself. It is the kind of what is known of the file, a
+	// colon, and its path, as FactsAt returns it. If it is empty, the archive's entries are recorded.
+	Facts string
 }
 
 func (a Archive) Same(b Archive) bool {

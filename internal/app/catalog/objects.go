@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/holdall/holdall/format/kit"
 )
@@ -41,6 +42,22 @@ func HeaderText(headers map[string]string) string {
 	}
 	return string(b)
 }
+
+// NWB is the kind of facts that files of NWB have. It is no name of a header.
+const NWB = "nwb"
+
+// FactsAt returns Archive.Facts for a path.
+func FactsAt(path string) string { return NWB + ":" + path }
+
+// FactsPath returns the path of an archive that is recorded as one file. ok is false if the kind of its facts is
+// not known.
+func (a Archive) FactsPath() (path string, ok bool) { return strings.CutPrefix(a.Facts, FactsAt("")) }
+
+// FactsText returns facts as Location.HeaderText. They have the place of headers, which such a file has not.
+func FactsText(facts string) string { return HeaderText(map[string]string{NWB: facts}) }
+
+// HasFacts reports whether HeaderText has facts, and no headers.
+func (l Location) HasFacts() bool { return strings.HasPrefix(l.HeaderText, `{"`+NWB+`":`) }
 
 // Attributes returns the attributes of a location for Entry.Attr: it adds to
 // the given headers.

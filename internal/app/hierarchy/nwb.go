@@ -285,6 +285,14 @@ func (n *NWB) texts() []textAt {
 	}
 }
 
+// Texts returns the texts of the session and the subject, but for lists.
+func (n *NWB) Texts() (all []*string) {
+	for _, x := range n.texts() {
+		all = append(all, x.to)
+	}
+	return all
+}
+
 // lines reads an array of texts.
 func (h *Hierarchy) lines(ctx context.Context, at string) ([]string, error) {
 	a, err := zarr.Open(ctx, h, at)

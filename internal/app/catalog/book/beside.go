@@ -45,6 +45,7 @@ type Record struct {
 	Ordinal int           `json:"ordinal,omitempty"`
 	Time    time.Time     `json:"time"`
 	Roots   catalog.Roots `json:"roots,omitempty"`
+	Facts   text          `json:"facts,omitempty"`
 	Seq     int64         `json:"seq,omitempty"`     // of all files, or Various; 0 is Commit
 	Gone    []text        `json:"dropped,omitempty"` // addresses of archives, as they were stored
 
@@ -192,7 +193,7 @@ func (b *Book) sides(ctx context.Context, c numberedCommit) (all []side, err err
 		if !near {
 			continue
 		}
-		r.Ordinal, r.Roots, r.Seq = i, a.Roots, a.Seq
+		r.Ordinal, r.Roots, r.Facts, r.Seq = i, a.Roots, a.Facts, a.Seq
 		var more []byte
 		for _, x := range seqs[i] {
 			more = binary.AppendUvarint(binary.AppendUvarint(more, uint64(x.n)), uint64(x.seq))
@@ -203,7 +204,7 @@ func (b *Book) sides(ctx context.Context, c numberedCommit) (all []side, err err
 		}
 		all = append(all, side{path.Join(parent, name) + addedSuffix + c.Catalog, o})
 	}
-	r.Ordinal, r.Roots, r.Seq, r.Gone = 0, "", seq, c.Gone
+	r.Ordinal, r.Roots, r.Facts, r.Seq, r.Gone = 0, "", "", seq, c.Gone
 	if len(c.Gone) == 0 && len(names) == 0 {
 		return all, nil
 	}

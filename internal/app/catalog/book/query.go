@@ -48,7 +48,7 @@ func (b *Book) relative(address string) text {
 }
 
 func (b *Book) record(a *Archive) catalog.Archive {
-	return catalog.Archive{ID: int64(a.ID), Address: b.address(a.Address), Format: a.Format, Size: a.Size, Version: string(a.Version), Entries: a.Entries, Added: a.Added, Verified: a.Verified, Parity: a.Parity, Roots: a.Roots, Proven: a.Proven}
+	return catalog.Archive{ID: int64(a.ID), Address: b.address(a.Address), Format: a.Format, Size: a.Size, Version: string(a.Version), Entries: a.Entries, Added: a.Added, Verified: a.Verified, Parity: a.Parity, Roots: a.Roots, Proven: a.Proven, Facts: string(a.Facts)}
 }
 
 // Archives returns all archives, the oldest first.
@@ -173,7 +173,7 @@ type parsed struct {
 
 // HeadersOf returns what a service stored with the object of a location, in a map of its own.
 func (b *Book) HeadersOf(_ context.Context, l catalog.Location) (map[string]string, error) {
-	if l.HeaderText == "" {
+	if l.HeaderText == "" || l.HasFacts() {
 		return nil, nil
 	}
 	last := b.headers.Load()

@@ -69,6 +69,7 @@ type Archive struct {
 	Parity   string        `json:"parity,omitempty"` // its identity
 	Roots    catalog.Roots `json:"roots,omitempty"`
 	Proven   string        `json:"proven,omitempty"`
+	Facts    text          `json:"facts,omitempty"`
 	// Seq is that of all its rows, or Various. 0 is the commit that has added it.
 	Seq int64 `json:"seq,omitempty"`
 }

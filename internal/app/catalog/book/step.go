@@ -130,7 +130,7 @@ func (b *Book) do(ctx context.Context, x Step, try bool) (done Result, err error
 			}
 			k.Drop, k.Entries, k.Bytes = append(k.Drop, was.ID), k.Entries-was.Entries, k.Bytes-was.Size
 			replaced = append(replaced, b.record(was))
-			if a.Roots == "" {
+			if a.Roots == "" && a.Facts == "" { // a recording is no object of a bucket that was packed
 				a.Roots = was.Roots
 			}
 			if a.Verified.IsZero() && a.Size == was.Size && a.Version == was.Version && a.Format == was.Format {
@@ -219,7 +219,7 @@ func (x *stepRows) collect(ctx context.Context, b *Book) error {
 		}
 		twice[a.Address] = true
 		is := &x.added[i]
-		*is = Archive{Address: b.relative(a.Address), Format: a.Format, Size: a.Size, Version: text(a.Version), Verified: a.Verified, Parity: a.Parity, Roots: a.Roots, Proven: a.Proven}
+		*is = Archive{Address: b.relative(a.Address), Format: a.Format, Size: a.Size, Version: text(a.Version), Verified: a.Verified, Parity: a.Parity, Roots: a.Roots, Proven: a.Proven, Facts: text(a.Facts)}
 		known, err := b.known(ctx, a.Address)
 		if err != nil {
 			return err

@@ -105,6 +105,8 @@ func To(ctx context.Context, b *book.Book, address string) (done Done, err error
 		return done, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
+	_, missing := d.texts(ctx, "SELECT file_path FROM recordings WHERE 1 = 0")
+	x := &exporter{database: d, facts: missing == nil}
 	if err := d.exec(ctx, "BEGIN"); err != nil {
 		return done, err
 	}
@@ -152,9 +154,12 @@ func To(ctx context.Context, b *book.Book, address string) (done Done, err error
 				return done, err
 			}
 		}
+		if err := x.forget(ctx, ""); err != nil {
+			return done, err
+		}
 		for l, err := range b.Below(ctx, "") {
 			if err == nil {
-				err = put(ctx, d, l)
+				err = x.put(ctx, l)
 			}
 			if err != nil {
 				return done, err
@@ -177,10 +182,12 @@ func To(ctx context.Context, b *book.Book, address string) (done Done, err error
 			f, err := b.Newest(ctx, name)
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
-				err = d.exec(ctx, "DELETE FROM file_locations WHERE file_path = $1", format.Escape(name))
+				if err = d.exec(ctx, "DELETE FROM file_locations WHERE file_path = $1", format.Escape(name)); err == nil {
+					err = x.forget(ctx, " WHERE file_path = $1", format.Escape(name))
+				}
 				done.Removed++
 			case err == nil:
-				err = put(ctx, d, f.Location)
+				err = x.put(ctx, f.Location)
 				done.Files++
 			}
 			if err != nil {
@@ -208,7 +215,7 @@ func To(ctx context.Context, b *book.Book, address string) (done Done, err error
 	return done, d.exec(ctx, "COMMIT")
 }
 
-func put(ctx context.Context, d database, l catalog.Location) error {
+func (x *exporter) put(ctx context.Context, l catalog.Location) error {
 	var off any
 	if l.Raw {
 		off = l.Off
@@ -217,7 +224,14 @@ func put(ctx context.Context, d database, l catalog.Location) error {
 	if !l.Modified.IsZero() {
 		modified = l.Modified.Format(time.RFC3339Nano)
 	}
-	return d.exec(ctx, `INSERT INTO file_locations VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (file_path) DO UPDATE SET
+	err := x.exec(ctx, `INSERT INTO file_locations VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (file_path) DO UPDATE SET
 		caf_file_id = excluded.caf_file_id, kind = excluded.kind, size = excluded.size, "offset" = excluded."offset", digest = excluded.digest, modified = excluded.modified, etag = excluded.etag`,
 		format.Escape(l.Path), l.Archive, l.Kind.String(), l.Size, off, l.Digest.String(), modified, format.Escape(l.ETag))
+	if err == nil {
+		err = x.forget(ctx, " WHERE file_path = $1", format.Escape(l.Path))
+	}
+	if err == nil && l.HasFacts() {
+		err = x.say(ctx, l)
+	}
+	return err
 }

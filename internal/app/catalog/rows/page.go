@@ -81,6 +81,7 @@ type pageWriter struct {
 	headers  table[string]
 
 	rows        []byte
+	said        int // bytes of headers
 	blocks      []uint32
 	n           int // rows
 	first, last string
@@ -157,7 +158,11 @@ func (w *pageWriter) add(r *Row) {
 			b = scan.AppendText(b, r.ETag)
 		}
 		if r.Headers != "" {
+			n := len(w.headers.all)
 			b = binary.AppendUvarint(b, uint64(w.headers.add(r.Headers)))
+			if len(w.headers.all) > n {
+				w.said += len(r.Headers)
+			}
 		}
 		w.in, w.end = archive, r.Off+r.Size
 	}
@@ -165,7 +170,7 @@ func (w *pageWriter) add(r *Row) {
 	w.n++
 }
 
-func (w *pageWriter) full() bool { return len(w.rows) >= pageSize }
+func (w *pageWriter) full() bool { return len(w.rows)+w.said >= pageSize }
 
 // page returns the page, and begins another.
 func (w *pageWriter) page(about func(ArchiveID) (Archive, bool)) []byte {
@@ -194,7 +199,7 @@ func (w *pageWriter) page(about func(ArchiveID) (Archive, bool)) []byte {
 		b = binary.LittleEndian.AppendUint32(b, at+off)
 	}
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(w.blocks)))
-	w.rows, w.blocks, w.n = w.rows[:0], w.blocks[:0], 0
+	w.rows, w.said, w.blocks, w.n = w.rows[:0], 0, w.blocks[:0], 0
 	w.archives.clear()
 	w.algos.clear()
 	w.headers.clear()

@@ -21,6 +21,23 @@ func about(id ArchiveID) (Archive, bool) {
 	return Archive{Address: fmt.Sprintf("photos-%v.caf", id), Format: "caf", Size: 1 << 40, Version: `"etag"`}, id.Ordinal%7 != 6
 }
 
+// A page is not much longer because its rows have long headers, which are all different.
+func TestPagesWithLongHeaders(t *testing.T) {
+	var b bytes.Buffer
+	w := NewWriter(&b, 100, about)
+	for i := range 100 {
+		r := Row{Name: fmt.Sprintf("%03d", i), Headers: fmt.Sprintf("%03d%s", i, strings.Repeat("x", 10_000))}
+		if err := w.Add(&r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range w.refs[:len(w.refs)-1] {
+		if r.n < pageSize || r.n > pageSize+11_000 {
+			t.Errorf("a page of %d bytes", r.n)
+		}
+	}
+}
+
 // randomRows are rows in their order, without repetition.
 func randomRows(rnd *rand.Rand, n int) []Row {
 	var all []Row

@@ -16,6 +16,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/facts"
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
@@ -24,18 +25,31 @@ import (
 // A Survey is the current state of an archive, to be added to a catalogue.
 type Survey struct {
 	catalog.Archive
-	// In is the archive itself, which the caller of Open must close. It is nil if
-	// the catalogue has this version already: then nothing was read.
+	// Known reports that the catalogue has this version already: then nothing was read.
+	Known bool
+	// In is the archive itself, which the caller of Open must close. It is nil if it is known, or if it is a
+	// recording whose facts were read.
 	In *holdall.Archive
+	// Said is what a recording says of itself, if that was read.
+	Said *facts.Facts
 
-	st   store.Store
-	name string
+	st    store.Store
+	name  string
+	whole *catalog.Location // a recording, as one file
+}
+
+// Close closes the archive.
+func (s Survey) Close() error {
+	if s.In == nil {
+		return nil
+	}
+	return s.In.Close()
 }
 
 // Open opens an archive for a catalogue. known is the catalogue's record of
-// its address, or zero if there is none.
+// its address, or zero if there is none. If it has Facts, the archive is recorded as one file with its facts.
 func Open(ctx context.Context, st store.Store, name string, known catalog.Archive, o holdall.OpenOptions) (s Survey, err error) {
-	s = Survey{st: st, name: name}
+	s = Survey{st: st, name: name, Archive: catalog.Archive{Facts: known.Facts}}
 	if s.Address = storekit.AddressOf(st, name); s.Address == "" {
 		return s, errors.New("no address to record it under")
 	}
@@ -46,9 +60,12 @@ func Open(ctx context.Context, st store.Store, name string, known catalog.Archiv
 		size, version, err = objectVersion(ctx, st, name)
 		single = err == nil
 		if single && known.Size == size && known.Version == version && version != "" {
-			s.Archive = known
+			s.Archive, s.Known = known, true
 			return s, nil
 		}
+	}
+	if s.Facts != "" {
+		return s, s.readFacts(ctx, o)
 	}
 	if s.In, err = holdall.Open(ctx, name, o.In(st)); err != nil {
 		return s, err
@@ -67,7 +84,7 @@ func Open(ctx context.Context, st store.Store, name string, known catalog.Archiv
 	}
 	if s.Archive.Same(known) && s.Version != "" {
 		err := s.In.Close()
-		s.In, s.Archive = nil, known
+		s.In, s.Archive, s.Known = nil, known, true
 		return s, err
 	}
 	return s, nil
@@ -128,6 +145,11 @@ func (s Survey) version(ctx context.Context) (size int64, version string, err er
 // changes meanwhile, it yields an error.
 func (s Survey) Rows(ctx context.Context, m *holdall.Meter) iter.Seq2[catalog.Location, error] {
 	return func(yield func(catalog.Location, error) bool) {
+		if s.whole != nil {
+			yield(*s.whole, nil)
+			m.Add(1, 0)
+			return
+		}
 		for e, err := range s.In.Entries(ctx) {
 			var l catalog.Location
 			if err == nil {
