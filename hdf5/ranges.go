@@ -359,12 +359,12 @@ func (f *File) around(s wish) span {
 	ahead := int64(aheadFor)
 	before := f.cache.before(s.off)
 	from, gap := max(0, s.off-shortFew), s.off-before
-	if gap <= min(f.credit, int64(s.lead)*island) {
-		f.credit -= gap
-		from, gap = before, 0
-	}
 	if gap <= nearby || s.n >= 4<<10 && s.n <= int64(s.lead)<<11 {
-		ahead = min(max(aheadOn, s.end()-from), longest)
+		ahead = min(max(aheadOn, s.n), longest)
+	}
+	if gap <= min(f.credit, int64(s.lead)*island) { // it continues too, after the gap
+		f.credit -= gap
+		from, ahead = before, max(ahead, 3*(s.n-gap))
 	}
 	ahead = min(ahead, max(f.margin, short))
 	to := min(max(s.end(), min(s.last+ahead, from+longest)), f.size)
