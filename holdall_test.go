@@ -316,7 +316,7 @@ func TestAZipAtTheEndOfATarIsAFileOfTheTar(t *testing.T) {
 }
 
 func TestArchiveThatChangesIsNotMixed(t *testing.T) {
-	m := archiveOf(t, caf.Format, []holdall.Entry{{Name: "f"}, {Name: "g"}}, map[string]string{"f": "old", "g": strings.Repeat("g", 100_000)})
+	m := archiveOf(t, caf.Format, []holdall.Entry{{Name: "f"}, {Name: "g"}}, map[string]string{"f": "old", "g": strings.Repeat("g", 300_000)})
 	a := openMem(t, m, holdall.OpenOptions{})
 	e, err := a.Lookup(t.Context(), "g") // longer than what opening has fetched
 	if err != nil {

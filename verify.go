@@ -199,7 +199,11 @@ func (c *check) archive(ctx context.Context, st store.Store, name string) error 
 		return err
 	}
 	c.sum.Format = f.Name
-	if f.Verify != nil {
+	if a != nil && a.src.Reader.Can().Verify != nil {
+		if err := a.src.Reader.Can().Verify(c.tell); err != nil {
+			return err
+		}
+	} else if f.Verify != nil {
 		inner := c.o.inner()
 		if inner.Quick = c.o.Quick; a != nil {
 			if inner.Outside = a.src.Outside; !c.o.Quick {

@@ -261,6 +261,10 @@ type Abilities struct {
 	// is for programs that make something that lasts of the names.
 	Certain func()
 
+	// Verify does what Format.Verify does for an archive that is open. It is for readers that have read
+	// all structures, which need not be read again.
+	Verify func(report func(Problem)) error
+
 	// Decoder prepares for decoding contents that have no digest, in order to find damage. It
 	// returns a function that returns the Decode for an entry, or nil if decoding its content
 	// does not show damage.

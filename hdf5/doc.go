@@ -15,8 +15,10 @@
 // many objects at the same time, each in a task of its own. When all tasks wait for bytes, it joins
 // ranges that are close together and sends several requests at a time. With these, it reads what
 // structures refer to that it finds by their signatures in the bytes that it has, and what lies
-// beside those that lead to others; for a file of any size that is at most some 2.6 MB. On a disk, it
-// reads one structure after another.
+// beside those that lead to others. For a file of any size that is at most some 1.9 MB, and eight bytes
+// for each byte of a structure that leads to others: a file that has them everywhere is read in a few
+// large ranges, and one that has data between them is not. On a disk, it reads one structure after
+// another.
 //
 // Trees and arrays of chunks are read by levels, several hundred nodes at a time, so an index of a
 // hundred million chunks takes no more memory than one of thousands. Structures that were read are

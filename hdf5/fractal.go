@@ -34,17 +34,21 @@ type fractalHeap struct {
 	room       int64 // bytes left for further objects, which share none
 	tables     map[int64][]int64
 	huge       map[uint64]span
+	lead       int // see wish
 }
 
-func (w *wave) fractalHeap(at int64) (*fractalHeap, error) {
-	h, err := w.parseFractalHeap(at)
+// inHeap is the least number of objects that the links of a heap usually lead to.
+const inHeap = 8
+
+func (w *wave) fractalHeap(at int64, lead int) (*fractalHeap, error) {
+	h, err := w.parseFractalHeap(at, lead)
 	return h, w.f.place("fractal heap", at, err)
 }
 
-func (w *wave) parseFractalHeap(at int64) (*fractalHeap, error) {
+func (w *wave) parseFractalHeap(at int64, lead int) (*fractalHeap, error) {
 	f := w.f
 	n := int64(26 + 12*f.lengths + 3*f.offsets)
-	b, err := w.read(at, n)
+	b, err := w.readLeading(span{at, n}, lead)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +57,7 @@ func (w *wave) parseFractalHeap(at int64) (*fractalHeap, error) {
 	if err := c.sign("FRHP", 0); err != nil {
 		return nil, err
 	}
-	h := &fractalHeap{w: w, at: at, tables: map[int64][]int64{}, idSize: int(c.u16()), room: f.size}
+	h := &fractalHeap{w: w, at: at, lead: lead, tables: map[int64][]int64{}, idSize: int(c.u16()), room: f.size}
 	if c.u16() != 0 {
 		return nil, unsupported("heaps that are filtered are not supported")
 	}
@@ -260,7 +264,7 @@ func (h *fractalHeap) some(ids [][]byte, do func(i int, b []byte) error, broken 
 		index[s] = len(want)
 		want = append(want, s)
 	}
-	read, err := h.w.readAll(want, 0)
+	read, err := h.w.readAll(want, h.lead)
 	if err != nil {
 		return err
 	}
@@ -394,8 +398,12 @@ func (w *wave) dense(heap, tree int64, kind byte, idAt int, do func(rec, b []byt
 	var h *fractalHeap
 	var t *tree2
 	var heapErr, treeErr error
+	lead := 0
+	if kind == treeLinkNames {
+		lead = inHeap
+	}
 	w.together(
-		func() { h, heapErr = w.fractalHeap(heap) },
+		func() { h, heapErr = w.fractalHeap(heap, lead) },
 		func() { t, treeErr = w.tree2(tree, kind) },
 	)
 	if heapErr != nil {

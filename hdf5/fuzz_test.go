@@ -236,7 +236,7 @@ func FuzzHeaps(f *testing.F) {
 				t.Fatal(err)
 			}
 			checkKind(t, all[0].err)
-			h, err := w.fractalHeap(0)
+			h, err := w.fractalHeap(0, 0)
 			if err != nil {
 				checkKind(t, err)
 				return

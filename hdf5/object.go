@@ -73,6 +73,9 @@ type WalkOptions struct {
 	// places are read as well; Object.Chunks then yields them without requests. A dataset that
 	// may have more chunks than remain is not included.
 	Chunks int64
+	// Most is the largest number of chunks that one of these datasets may have; 0 means that it does
+	// not matter.
+	Most int64
 	// Elements is the number of elements below which those of a dataset are read as well, if each
 	// request takes time; [File.Elements] then returns them without requests.
 	Elements int64
@@ -192,6 +195,7 @@ func (l *loader) below(w *wave, links []Link) {
 // data reads the index of a dataset, and its elements, as far as that was requested.
 func (l *loader) data(w *wave, o *Object) {
 	n, ok := multiply(o.count()...)
+	ok = ok && (l.opt.Most == 0 || n <= l.opt.Most)
 	l.mu.Lock()
 	if ok = ok && n <= l.chunks; ok {
 		l.chunks -= n

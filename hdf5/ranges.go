@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	atOnce    = 32       // concurrent requests
+	atOnce    = 64       // concurrent requests
 	nearby    = 2 << 10  // a gap that is always read, because a request costs as much
 	farther   = 16 << 10 // a gap that may be read
 	spare     = 64 << 10 // bytes of longer gaps that may be read for the structures of a file
+	twice     = 32 << 10 // bytes of a gap that may be read a second time
 	short     = 2 << 10  // minimum size of a request
 	shortNear = 16 << 10 // the same if a request takes no time
 	shortFew  = 8 << 10  // the same if there are few requests; doubles each time
@@ -25,12 +26,14 @@ const (
 	cacheSize = 16 << 20
 
 	// What may be read beside structures that lead to others. The sums are for a whole file, however
-	// large it is.
+	// large it is. What such structures take is added to them again, so that more is read of a file
+	// that has structures everywhere.
 	island     = 96 << 10   // a gap for each structure that is expected: a request costs about as much
-	mostCredit = 1536 << 10 // all such gaps
+	mostCredit = 1152 << 10 // all such gaps
 	aheadFor   = 8 << 10    // bytes from one that leads to another
 	aheadOn    = 128 << 10  // the same if it continues what has been read
-	mostMargin = 1 << 20    // all such bytes
+	mostMargin = 640 << 10  // all such bytes
+	refund     = 4          // bytes that are added to both sums for a byte of a structure
 )
 
 // span is a run of bytes to read.
@@ -182,7 +185,7 @@ func (f *File) joined(want []wish) []wish {
 	before := make([]int, 0, len(all)) // spans with a gap before them, smallest gap first
 	for i, s := range all {
 		total += s.n
-		if i > 0 {
+		if i > 0 && (!f.far || s.off-f.cache.around(span{all[i-1].end(), 0}, all[i-1].end(), s.off).end() <= twice) {
 			before = append(before, i)
 		}
 	}
@@ -198,7 +201,7 @@ func (f *File) joined(want []wish) []wish {
 		}
 		if n > *from {
 			from = &f.credit
-			if n > min(*from, int64(together(all[i-1].lead, all[i].lead))*island) {
+			if min(all[i-1].lead, all[i].lead) < 0 || n > min(*from, int64(together(all[i-1].lead, all[i].lead))*island) {
 				continue
 			}
 		}
@@ -234,7 +237,8 @@ func (c *cache) unknown(s span) span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	from, to := s.off, s.end()
-	for _, p := range c.pieces {
+	first := sort.Search(len(c.pieces), func(i int) bool { return c.pieces[i].off > s.off })
+	for _, p := range c.pieces[max(0, first-4):] { // as find does
 		if p.off <= from {
 			from = max(from, p.end())
 		}
@@ -329,7 +333,7 @@ func (f *File) ranges(want []wish) []wish {
 		least = max(shortFew, f.ahead/int64(len(all)))
 		f.ahead = min(2*f.ahead, mostAhead)
 	}
-	if f.page > 0 {
+	if f.page > shortFew {
 		return f.joined(all) // what is beside them is in other pages
 	}
 	for i, s := range all {
@@ -354,17 +358,17 @@ func (f *File) ranges(want []wish) []wish {
 func (f *File) around(s wish) span {
 	ahead := int64(aheadFor)
 	before := f.cache.before(s.off)
-	gap := s.off - before
+	from, gap := max(0, s.off-shortFew), s.off-before
 	if gap <= nearby || s.n >= 4<<10 && s.n <= int64(s.lead)<<11 {
-		ahead = min(max(aheadOn, s.n), mostAhead)
+		ahead = min(max(aheadOn, s.n), longest)
+	}
+	if gap <= min(f.credit, int64(s.lead)*island) { // it continues too, after the gap
+		f.credit -= gap
+		from, ahead = before, max(ahead, 3*(s.n-gap))
 	}
 	ahead = min(ahead, max(f.margin, short))
-	from, to := max(0, s.off-shortFew), min(max(s.end(), s.last+ahead), f.size)
+	to := min(max(s.end(), min(s.last+ahead, from+longest)), f.size)
 	f.margin -= to - s.end()
-	if gap <= min(f.credit, int64(s.lead)*island) {
-		f.credit -= gap
-		from = before
-	}
 	return f.cache.around(s.span, from, to)
 }
 
@@ -464,6 +468,14 @@ func (w *wave) readAll(want []span, lead int) ([][]byte, error) {
 		if err := w.f.holds(s); err != nil {
 			return nil, err
 		}
+	}
+	if w.misses == nil && w.f.far && lead > 0 {
+		w.f.planning.Lock()
+		for _, s := range want {
+			w.f.margin = min(w.f.margin+refund*s.n, mostMargin)
+			w.f.earn = min(w.f.earn+refund*s.n, mostCredit)
+		}
+		w.f.planning.Unlock()
 	}
 	if got := w.f.cache.findAll(want); got != nil {
 		return got, w.ctx.Err()

@@ -51,7 +51,7 @@ func (w *wave) sharedInHeap(kind int, id []byte) (b []byte, err error) {
 	if i < 0 || id == nil {
 		return nil, corrupt("no heap has shared messages of type %d", kind)
 	}
-	h, err := w.fractalHeap(w.f.shared[i].heap)
+	h, err := w.fractalHeap(w.f.shared[i].heap, 0)
 	if err != nil {
 		return nil, err
 	}

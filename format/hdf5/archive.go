@@ -54,10 +54,10 @@ const objectCost = 512
 // listedChunks is the number of chunks that are found together with their arrays.
 const listedChunks = 1 << 20
 
-// load reads all objects.
-func (a *archive) load(ctx context.Context) error {
+// load reads all objects, and where the chunks of arrays are that have at most so many, or of all if most is 0.
+func (a *archive) load(ctx context.Context, most int64) error {
 	room := a.limits.Index
-	for o, err := range a.f.Walk(ctx, h5.WalkOptions{Values: true, Chunks: listedChunks, Elements: smallElements}) {
+	for o, err := range a.f.Walk(ctx, h5.WalkOptions{Values: true, Chunks: listedChunks, Most: most, Elements: smallElements}) {
 		if err != nil {
 			return err
 		}

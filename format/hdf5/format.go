@@ -33,7 +33,7 @@ const (
 var Format = &format.Format{
 	Name:       "hdf5",
 	Title:      "HDF5",
-	Extensions: []string{".h5", ".hdf5", ".nwb", ".he5", ".nc"},
+	Extensions: []string{".h5", ".hdf5", ".nwb", ".he5", ".nc", ".h5ad"},
 	Views:      views,
 	Params: []format.Param{{
 		Name: linkArrays, For: format.ToOpen, Kind: format.ParamNumber, Most: 1 << 40,
@@ -68,14 +68,15 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 			a.close()
 		}
 	}()
-	if err := a.load(ctx); err != nil {
+	links, _ := strconv.ParseInt(o.Param[linkArrays], 10, 64)
+	links = max(links, 0)
+	if err := a.load(ctx, links); err != nil {
 		return nil, err
 	}
 	if view == objectsView {
 		return newObjects(ctx, a)
 	}
 	a.address = cmp.Or(o.Param[linkAddress], a.address)
-	links, _ := strconv.ParseInt(o.Param[linkArrays], 10, 64)
 	k, err := newKeys(ctx, a, links)
 	if err != nil || view == zarrView {
 		return k, err

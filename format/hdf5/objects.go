@@ -240,7 +240,7 @@ func single(space h5.Space, values []any) (string, bool) {
 
 func (r *objects) Can() format.Abilities {
 	can := r.Index.Can()
-	can.Run, can.Doubt, can.Decoder = r.Run, r.a.doubt, r.decoder
+	can.Run, can.Doubt, can.Decoder, can.Verify = r.Run, r.a.doubt, r.decoder, r.a.checks(r.Index)
 	return can
 }
 

@@ -18,13 +18,10 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return kit.Reported(err, report)
 	}
 	defer a.close()
-	if err := a.load(ctx); err != nil {
+	if err := a.load(ctx, 0); err != nil {
 		return kit.Reported(err, report)
 	}
-	if end := a.f.End; end > a.f.Size() {
-		report(format.Problem{Code: format.Truncated, Severity: format.Error, Volume: name, Off: a.f.Size(),
-			Message: fmt.Sprintf("the file has %d bytes, but %d by its superblock", a.f.Size(), end)})
-	}
+	a.checkEnd(report)
 	var entries *kit.Index
 	if o.View == objectsView {
 		r, wrong := newObjects(ctx, a)
@@ -40,11 +37,32 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if err != nil {
 		return kit.Reported(err, report)
 	}
+	a.check(entries, report)
+	return nil
+}
+
+func (a *archive) checkEnd(report func(format.Problem)) {
+	if end := a.f.End; end > a.f.Size() {
+		report(format.Problem{Code: format.Truncated, Severity: format.Error, Volume: a.name, Off: a.f.Size(),
+			Message: fmt.Sprintf("the file has %d bytes, but %d by its superblock", a.f.Size(), end)})
+	}
+}
+
+// check reports what was found wrong when the file was read.
+func (a *archive) check(entries *kit.Index, report func(format.Problem)) {
 	for _, p := range a.notes {
 		report(p)
 	}
-	kit.CheckEntries(entries, name, report)
-	return nil
+	kit.CheckEntries(entries, a.name, report)
+}
+
+// checks returns the function that checks an open file.
+func (a *archive) checks(entries *kit.Index) func(report func(format.Problem)) error {
+	return func(report func(format.Problem)) error {
+		a.checkEnd(report)
+		a.check(entries, report)
+		return nil
+	}
 }
 
 // decoder decodes the chunks of datasets.

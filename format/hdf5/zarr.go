@@ -25,7 +25,8 @@ type keys struct {
 	table keyTable
 	soft  map[string]string // targets of soft links
 
-	followed int // links into other files
+	links    int64 // the largest number of chunks of an array that is shown, or 0
+	followed int   // links into other files
 
 	mu sync.Mutex // held to read small arrays
 }
@@ -65,7 +66,7 @@ const groupText = `{"zarr_format":2}`
 
 func newKeys(ctx context.Context, a *archive, links int64) (*keys, error) {
 	a.scales = a.findScales()
-	k := &keys{a: a, t: &texter{a: a}, soft: map[string]string{}}
+	k := &keys{a: a, t: &texter{a: a}, soft: map[string]string{}, links: links}
 	var open []*array
 	for v, err := range a.tree() {
 		if err != nil {
@@ -128,7 +129,7 @@ func (k *keys) add(ctx context.Context, v visit, links int64) *array {
 			return nil
 		}
 		link := ""
-		if n := max(links, 0); n > 0 && v.object.Layout.Class == h5.Chunked && x.chunks(n+1) > n && (x.how == inFile || x.how == decoded) {
+		if links > 0 && v.object.Layout.Class == h5.Chunked && x.chunks(links+1) > links && (x.how == inFile || x.how == decoded) {
 			x.how = inRun // its chunks are not listed
 			x.linked = true
 			link = fmt.Sprintf(`{"link_type":"hdf5_dataset","name":%s,"url":%s}`, pyjson.AppendString(nil, v.path), pyjson.AppendString(nil, k.a.address))
@@ -374,6 +375,9 @@ func (k *keys) Lookup(ctx context.Context, name string) (format.Entry, error) {
 func (k *keys) Can() format.Abilities {
 	can := k.Index.Can()
 	can.Run, can.Doubt, can.Decoder = k.Run, k.a.doubt, k.decoder
+	if k.links == 0 { // the places of all chunks were read
+		can.Verify = k.a.checks(k.Index)
+	}
 	return can
 }
 

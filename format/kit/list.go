@@ -46,6 +46,7 @@ type Index struct {
 	sort   func()
 	byName []uint32 // sorted by name, so that everything below a directory is one run; set by sort
 	stale  func() map[uint32]bool
+	nested func() bool // whether a name is below one that is not a directory
 }
 
 // NewIndex returns an Index of t, which must not change afterwards. If several entries have the
@@ -54,6 +55,7 @@ func NewIndex(t Table) *Index {
 	x := &Index{t: t}
 	x.sort = sync.OnceFunc(func() { x.byName = sorted(t) })
 	x.stale = sync.OnceValue(func() map[uint32]bool { return repeated(t) })
+	x.nested = sync.OnceValue(x.anyBelowFile)
 	return x
 }
 
@@ -255,6 +257,9 @@ func (x *Index) isDir(name string) bool {
 
 // FileAbove returns the name of a parent of name that is not a directory, or "" if there is none.
 func (x *Index) FileAbove(name string) string {
+	if !x.nested() {
+		return ""
+	}
 	for i := len(name) - 1; i > 0; i-- {
 		if name[i] != '/' {
 			continue
@@ -264,6 +269,29 @@ func (x *Index) FileAbove(name string) string {
 		}
 	}
 	return ""
+}
+
+// anyBelowFile reports whether FileAbove is something for any entry.
+func (x *Index) anyBelowFile() bool {
+	x.sort()
+	type above struct {
+		name string
+		row  uint32
+	}
+	var begins []above // the entries whose names the current one begins with
+	for i, row := range x.byName {
+		name := x.nameAt(i)
+		for len(begins) > 0 && !strings.HasPrefix(name, begins[len(begins)-1].name) {
+			begins = begins[:len(begins)-1]
+		}
+		for _, a := range begins {
+			if a.name != "" && name[len(a.name)] == '/' && x.t.Entry(int(a.row)).Kind != format.Dir {
+				return true
+			}
+		}
+		begins = append(begins, above{name, row})
+	}
+	return false
 }
 
 // NameProblem returns a warning if the name of the entry in a row cannot be extracted as it is,
@@ -276,7 +304,7 @@ func (x *Index) NameProblem(row int, e format.Entry) (p format.Problem, found bo
 		if e.Name != "" && e.Name[0] == '/' && class == "name-absolute" {
 			p.Message = "the name is absolute: extracted without the leading slash"
 		}
-	} else if last, ok := x.Find(e.Name); ok && last != row && e.Kind != format.Dir {
+	} else if e.Kind != format.Dir && x.stale()[uint32(row)] {
 		p.Code, p.Message = format.Duplicate, "duplicate name: the last entry counts"
 	} else if above := x.FileAbove(e.Name); above != "" {
 		p.Code, p.Class, p.Message = format.UnsafePath, "name-conflict", fmt.Sprintf("%q is not a directory: the entry stored first is extracted", above)

@@ -322,28 +322,33 @@ func (h *handle) nowSized() {
 	h.sized = true
 }
 
-// known fills p if a run covers it.
+// known fills p if runs cover it.
 func (h *handle) known(p []byte, off int64) bool {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
 	return h.fill(p, off)
 }
 
-// fill is known, for callers that hold the lock.
+// fill is known, for callers that hold the lock. Several runs may cover p together.
 func (h *handle) fill(p []byte, off int64) bool {
-	// Runs are at most maxRun long: one that covers off does not begin before that.
-	i := sort.Search(len(h.runs), func(i int) bool { return h.runs[i].off > off })
-	for i--; i >= 0 && off-h.runs[i].off < maxRun; i-- {
-		if r := h.runs[i]; r.covers(off, len(p)) {
-			copy(p, r.b[off-r.off:])
-			h.c.used.MoveToFront(r.elem)
-			return true
+	for len(p) > 0 {
+		// Runs are at most maxRun long: one that covers off does not begin before that.
+		i := sort.Search(len(h.runs), func(i int) bool { return h.runs[i].off > off }) - 1
+		for i >= 0 && off-h.runs[i].off < maxRun && !h.runs[i].covers(off, 1) {
+			i--
 		}
+		if i < 0 || !h.runs[i].covers(off, 1) {
+			return false
+		}
+		r := h.runs[i]
+		n := copy(p, r.b[off-r.off:])
+		h.c.used.MoveToFront(r.elem)
+		p, off = p[n:], off+int64(n)
 	}
-	return false
+	return true
 }
 
-// join fills p if a run covers it. Otherwise it returns a flight that will cover it: one that is
+// join fills p if runs cover it. Otherwise it returns a flight that will cover it: one that is
 // under way, or a new one (mine), which the caller must fetch and land.
 func (h *handle) join(p []byte, off int64) (_ *flight, mine bool) {
 	h.c.mu.Lock()
