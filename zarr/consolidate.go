@@ -38,8 +38,7 @@ func readHierarchy(ctx context.Context, src Source, keys iter.Seq2[string, error
 		if err != nil {
 			return nil, err
 		}
-		at, last := path.Split(key)
-		at = strings.TrimSuffix(at, "/")
+		at, last := SplitKey(key)
 		if last == ".zarray" || last == ".zgroup" {
 			h.arrays[at] = h.arrays[at] || last == ".zarray"
 		}
@@ -72,7 +71,8 @@ func readHierarchy(ctx context.Context, src Source, keys iter.Seq2[string, error
 		if n.at == "" {
 			return false
 		}
-		in := groups[strings.TrimSuffix(path.Dir("/" + n.at)[1:], "/")]
+		above, _ := SplitKey(n.at)
+		in := groups[above]
 		groups[n.at] = in && !n.array
 		return !in
 	})
@@ -235,13 +235,20 @@ func Consolidate(ctx context.Context, src Source, keys iter.Seq2[string, error],
 	return append(out, `},"zarr_consolidated_format":1}`...), err
 }
 
+// A Seen3 is a group or an array of version 2 that is seen in version 3.
+type Seen3 struct {
+	At, Is string    // the path where it is seen, and its own; they differ below soft links
+	Own    bool      // there is a group at the path At in version 2; it is a link if that is not Is
+	Array  *Version3 // nil for a group
+	Text   []byte    // zarr.json; of the root without the metadata of everything below it
+}
+
 // Root3 returns the zarr.json of the root of a hierarchy of version 2, given all its keys. It
 // includes the metadata of everything below the root. Root3 calls left for nodes that version 3
-// cannot represent, which it omits. It calls through for nodes that are seen through soft links:
-// at is where a node is seen, is its own path, and own reports whether there is a group at the
-// path at, which is then the link. The text may take limit bytes, and a chunk that is encoded
-// anew may take chunk bytes.
-func Root3(ctx context.Context, src Source, keys iter.Seq2[string, error], limit, chunk int64, left func(at string, err error), through func(at, is string, own bool)) ([]byte, error) {
+// cannot represent, which it omits. It calls see for all others, with the path of a group before
+// those below it; see may change the text. The text may take limit bytes, and a chunk that is
+// encoded anew may take chunk bytes.
+func Root3(ctx context.Context, src Source, keys iter.Seq2[string, error], limit, chunk int64, left func(at string, err error), see func(*Seen3)) ([]byte, error) {
 	h, err := readHierarchy(ctx, src, keys)
 	if err != nil {
 		return nil, err
@@ -249,29 +256,27 @@ func Root3(ctx context.Context, src Source, keys iter.Seq2[string, error], limit
 	root := group3(nil)
 	out := []byte(`,"consolidated_metadata":{"kind":"inline","must_understand":false,"metadata":{`)
 	err = h.each(ctx, func(n seen, raw, attrs []byte) error {
-		text := group3(attrs)
+		_, own := h.arrays[n.at]
+		x := Seen3{At: n.at, Is: n.is, Own: own, Text: group3(attrs)}
 		if n.array {
 			t, err := version3Of(raw, attrs, chunk)
 			if err != nil {
 				return err
 			}
-			text = t.text
+			x.Array, x.Text = t, t.text
 		}
-		if int64(len(out)+len(text)+len(n.at)+100) > limit {
+		see(&x)
+		if int64(len(out)+len(x.Text)+len(n.at)+100) > limit {
 			return errTooLong
 		}
 		if n.at == "" {
-			root = text
+			root = x.Text
 			return nil
-		}
-		if n.at != n.is {
-			_, own := h.arrays[n.at]
-			through(n.at, n.is, own)
 		}
 		if out[len(out)-1] == '}' {
 			out = append(out, ',')
 		}
-		out = append(append(appendQuoted(out, n.at), ':'), text...)
+		out = append(append(appendQuoted(out, n.at), ':'), x.Text...)
 		return nil
 	}, left)
 	if h.arrays[""] {

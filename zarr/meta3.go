@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,8 +23,7 @@ type Shard struct {
 // the metadata, and its largest size. If key is not one of metadata, parse is nil. If parse
 // returns [ErrGroup], the metadata is that of a group.
 func MetaOf(key string) (at string, parse func(text []byte) (*Meta, error), limit int64) {
-	at, last := path.Split(key)
-	at = strings.TrimSuffix(at, "/")
+	at, last := SplitKey(key)
 	switch last {
 	case ".zarray":
 		return at, ParseMeta, metaLimit

@@ -133,10 +133,7 @@ func follow(ctx context.Context, src Source, name string) (*string, error) {
 		if !ok {
 			return nil, &KeyError{path.Join(group, ".zattrs"), corrupt("%s: expected an object with a path, found %s", markSoftLink, brief(link))}
 		}
-		if !strings.HasPrefix(target, "/") {
-			target = path.Dir("/"+group) + "/" + target
-		}
-		next := clean(target + "/" + name[end:])
+		next := LinkTarget(group, target+"/"+name[end:])
 		return &next, nil
 	}
 	return nil, nil

@@ -188,7 +188,11 @@ func TestConsolidated(t *testing.T) {
 		if left[at] = true; kindOf(err) == nil {
 			t.Errorf("%s: an error of no kind: %v", at, err)
 		}
-	}, func(at, is string, _ bool) { through[at] = is }); err != nil {
+	}, func(x *Seen3) {
+		if x.At != x.Is {
+			through[x.At] = x.Is
+		}
+	}); err != nil {
 		t.Fatal(err)
 	}
 	var three struct {
@@ -222,7 +226,7 @@ func TestConsolidated(t *testing.T) {
 	for _, make := range []func() ([]byte, error){
 		func() ([]byte, error) { return Consolidate(t.Context(), k, namesOf(keys), 1000) },
 		func() ([]byte, error) {
-			return Root3(t.Context(), k, namesOf(keys), 1000, 1<<20, func(string, error) {}, func(string, string, bool) {})
+			return Root3(t.Context(), k, namesOf(keys), 1000, 1<<20, func(string, error) {}, func(*Seen3) {})
 		},
 	} {
 		if text, err := make(); !errors.Is(err, ErrLimit) || len(text) > 2000 {
