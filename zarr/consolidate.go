@@ -28,12 +28,13 @@ type hierarchy struct {
 	arrays map[string]bool   // by path; false for groups
 	links  map[string]string // from the paths of soft links to their targets
 	seen   []seen
-	steps  int // nodes visited so far
+	steps  int  // nodes visited so far
+	direct bool // the source follows no links, and nothing is read through them
 }
 
 // readHierarchy finds groups and arrays by the names of all keys.
-func readHierarchy(ctx context.Context, src Source, keys iter.Seq2[string, error]) (*hierarchy, error) {
-	h := &hierarchy{src: src, arrays: map[string]bool{}, links: map[string]string{}}
+func readHierarchy(ctx context.Context, src Source, keys iter.Seq2[string, error], direct bool) (*hierarchy, error) {
+	h := &hierarchy{src: src, direct: direct, arrays: map[string]bool{}, links: map[string]string{}}
 	for key, err := range keys {
 		if err != nil {
 			return nil, err
@@ -125,7 +126,7 @@ func (h *hierarchy) walk(ctx context.Context, at, is string, through []string) e
 
 // missing reports whether the source has no such node at the path where it is seen.
 func (h *hierarchy) missing(ctx context.Context, n seen) (bool, error) {
-	if n.at == n.is {
+	if n.at == n.is || h.direct {
 		return false, nil
 	}
 	name := ".zgroup"
@@ -204,7 +205,7 @@ var errTooLong = &marked{"all metadata together takes more than the limit", ErrL
 // keys that describe groups and arrays, including those seen through soft links. If it would take
 // more than limit bytes, the error wraps [ErrLimit].
 func Consolidate(ctx context.Context, src Source, keys iter.Seq2[string, error], limit int64) ([]byte, error) {
-	h, err := readHierarchy(ctx, src, keys)
+	h, err := readHierarchy(ctx, src, keys, false)
 	if err != nil {
 		return nil, err
 	}
@@ -243,13 +244,18 @@ type Seen3 struct {
 	Text   []byte    // zarr.json; of the root without the metadata of everything below it
 }
 
+// Root3Options are options of Root3.
+type Root3Options struct {
+	Limit, Chunk int64                      // bytes of the text, and of a chunk that is encoded anew
+	Direct       bool                       // nodes are seen through soft links although the source follows none
+	Left         func(at string, err error) // called for nodes that version 3 cannot represent
+	See          func(*Seen3)               // called for all others, and may change the text
+}
+
 // Root3 returns the zarr.json of the root of a hierarchy of version 2, given all its keys. It
-// includes the metadata of everything below the root. Root3 calls left for nodes that version 3
-// cannot represent, which it omits. It calls see for all others, with the path of a group before
-// those below it; see may change the text. The text may take limit bytes, and a chunk that is
-// encoded anew may take chunk bytes.
-func Root3(ctx context.Context, src Source, keys iter.Seq2[string, error], limit, chunk int64, left func(at string, err error), see func(*Seen3)) ([]byte, error) {
-	h, err := readHierarchy(ctx, src, keys)
+// includes the metadata of everything below the root that version 3 can represent.
+func Root3(ctx context.Context, src Source, keys iter.Seq2[string, error], o Root3Options) ([]byte, error) {
+	h, err := readHierarchy(ctx, src, keys, o.Direct)
 	if err != nil {
 		return nil, err
 	}
@@ -259,14 +265,14 @@ func Root3(ctx context.Context, src Source, keys iter.Seq2[string, error], limit
 		_, own := h.arrays[n.at]
 		x := Seen3{At: n.at, Is: n.is, Own: own, Text: group3(attrs)}
 		if n.array {
-			t, err := version3Of(raw, attrs, chunk)
+			t, err := version3Of(raw, attrs, o.Chunk)
 			if err != nil {
 				return err
 			}
 			x.Array, x.Text = t, t.text
 		}
-		see(&x)
-		if int64(len(out)+len(x.Text)+len(n.at)+100) > limit {
+		o.See(&x)
+		if int64(len(out)+len(x.Text)+len(n.at)+100) > o.Limit {
 			return errTooLong
 		}
 		if n.at == "" {
@@ -278,7 +284,7 @@ func Root3(ctx context.Context, src Source, keys iter.Seq2[string, error], limit
 		}
 		out = append(append(appendQuoted(out, n.at), ':'), x.Text...)
 		return nil
-	}, left)
+	}, o.Left)
 	if h.arrays[""] {
 		return root, err // the root is an array, with nothing below it
 	}

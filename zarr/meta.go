@@ -201,10 +201,22 @@ func (m *Meta) Bytes() (int64, bool) { return multiply(m.Elements(), m.DType.Siz
 // zeros. These are chunks of numbers without compressor and filters. For other arrays it returns
 // 0.
 func (m *Meta) Filled() int64 {
-	if kind := m.DType.Kind; m.version == 3 || m.Compressor != nil || len(m.Filters) > 0 || kind != 'i' && kind != 'u' && kind != 'f' {
+	if kind := m.DType.Kind; m.version == 3 || kind != 'i' && kind != 'u' && kind != 'f' {
 		return 0
 	}
-	n, _ := m.chunkBytes(maxSize)
+	return max(m.Whole(), 0)
+}
+
+// Whole returns the size of a chunk that has neither compressor nor filters: it is stored as its
+// elements. For other arrays it returns -1.
+func (m *Meta) Whole() int64 {
+	if m.Compressor != nil || len(m.Filters) > 0 || m.DType.Kind == 'O' {
+		return -1
+	}
+	n, err := m.chunkBytes(maxSize)
+	if err != nil {
+		return -1
+	}
 	return n
 }
 

@@ -67,15 +67,15 @@ type ShardIndex []byte
 // NewShardIndex returns the index of a shard in which n chunks are missing.
 func NewShardIndex(n int64) ShardIndex { return bytes.Repeat([]byte{0xff}, int(n*indexRow+crc32.Size)) }
 
-// Set sets the place of a chunk. It reports false if the chunk has one.
-func (x ShardIndex) Set(n, off, size int64) bool {
-	row := x[n*indexRow:]
-	if binary.LittleEndian.Uint64(row) != math.MaxUint64 {
-		return false
-	}
-	binary.LittleEndian.PutUint64(row, uint64(off))
-	binary.LittleEndian.PutUint64(row[8:], uint64(size))
-	return true
+// Missing reports whether a chunk has no place.
+func (x ShardIndex) Missing(n int64) bool {
+	return binary.LittleEndian.Uint64(x[n*indexRow:]) == math.MaxUint64
+}
+
+// Set sets the place of a chunk.
+func (x ShardIndex) Set(n, off, size int64) {
+	binary.LittleEndian.PutUint64(x[n*indexRow:], uint64(off))
+	binary.LittleEndian.PutUint64(x[n*indexRow+8:], uint64(size))
 }
 
 // Sealed returns the bytes of the index, with their checksum.

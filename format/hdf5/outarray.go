@@ -301,14 +301,11 @@ func (w *writer) addChunk(ctx context.Context, e format.Entry, r io.Reader) erro
 		}
 		return err
 	}
-	start, whole := w.Pos, int64(-1)
-	if x.plain() {
-		whole = bytesOf(x.Chunks, x.DType.Size)
+	if x.how == asIs && e.Size > most32 {
+		return unsupported("a chunk of %d bytes is larger than those of HDF5", e.Size)
 	}
-	if max(whole, e.Size) > most32 && x.how == asIs {
-		return unsupported("a chunk of %d bytes is larger than those of HDF5", max(whole, e.Size))
-	}
-	if err := zarr3.CopyChunk(ctx, &w.Appender, &x.Meta, whole, e, r, w.buf); err != nil {
+	start := w.Pos
+	if err := zarr3.CopyChunk(ctx, &w.Appender, &x.Meta, e, r, w.buf); err != nil {
 		return err
 	}
 	x.chunks[i] = chunkPlace{addr: start, size: w.Pos - start}

@@ -78,9 +78,9 @@ func ReadKey(ctx context.Context, e format.Entry, r io.Reader, buf []byte, most 
 	return b.Bytes(), err
 }
 
-// CopyChunk appends a chunk as it is stored. It fills up one that may be short. whole is the size of the elements of a
-// chunk that is stored without a codec; -1 for others.
-func CopyChunk(ctx context.Context, to *kit.Appender, m *zarr.Meta, whole int64, e format.Entry, r io.Reader, buf []byte) error {
+// CopyChunk appends a chunk as it is stored, and fills up one that is short.
+func CopyChunk(ctx context.Context, to *kit.Appender, m *zarr.Meta, e format.Entry, r io.Reader, buf []byte) error {
+	whole := m.Whole()
 	if whole >= 0 && (e.Size > whole || e.Size < whole && (m.Filled() == 0 || e.Size == 0)) {
 		return kit.Refuse(e.Name, "expected a chunk of %d bytes, found %d", whole, e.Size)
 	}

@@ -103,14 +103,14 @@ func (r *reader) readRoot(ctx context.Context) error {
 	}
 	var left []leftOut
 	lost, also := map[string]bool{}, map[string][]alias{}
-	root, err := zarr.Root3(ctx, r.src, r.src.names(ctx), maxText, maxChunk, func(at string, why error) {
+	root, err := zarr.Root3(ctx, r.src, r.src.names(ctx), zarr.Root3Options{Limit: maxText, Chunk: maxChunk, Left: func(at string, why error) {
 		left = append(left, leftOut{at, why})
 		lost[at] = true
-	}, func(x *zarr.Seen3) {
+	}, See: func(x *zarr.Seen3) {
 		if x.At != x.Is {
 			also[x.Is] = append(also[x.Is], alias{x.At, x.Own})
 		}
-	})
+	}})
 	if err != nil {
 		return err
 	}
