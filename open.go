@@ -408,7 +408,7 @@ func openAs(ctx context.Context, f *format.Format, st store.Store, name string, 
 		return nil, err
 	}
 	if f.Open == nil {
-		return nil, fmt.Errorf("%s: %s is not opened as a format of its own, but as the folder that it is: %w", name, f.Title, errors.ErrUnsupported)
+		return nil, fmt.Errorf("%s: %s is only written; what is written opens as a folder, without its format: %w", name, f.Name, errors.ErrUnsupported)
 	}
 	return f.Open(ctx, st, name, o.inner())
 }

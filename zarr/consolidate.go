@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 )
 
 // seen is a group or an array. at is the path where it is seen, and is its own path; they differ
@@ -39,7 +41,7 @@ func readHierarchy(ctx context.Context, src Source, keys iter.Seq2[string, error
 		if err != nil {
 			return nil, err
 		}
-		at, last := SplitKey(key)
+		at, last := zarrkey.Split(key)
 		if last == ".zarray" || last == ".zgroup" {
 			h.arrays[at] = h.arrays[at] || last == ".zarray"
 		}
@@ -72,7 +74,7 @@ func readHierarchy(ctx context.Context, src Source, keys iter.Seq2[string, error
 		if n.at == "" {
 			return false
 		}
-		above, _ := SplitKey(n.at)
+		above, _ := zarrkey.Split(n.at)
 		in := groups[above]
 		groups[n.at] = in && !n.array
 		return !in
@@ -244,17 +246,30 @@ type Seen3 struct {
 	Text   []byte    // zarr.json; of the root without the metadata of everything below it
 }
 
-// Root3Options are options of Root3.
-type Root3Options struct {
+// Root3 returns the zarr.json of the root of a hierarchy of version 2, given all its keys. It
+// includes the metadata of everything below the root. Root3 calls left for nodes that version 3
+// cannot represent, which it omits. It calls through for nodes that are seen through soft links:
+// at is where a node is seen, is its own path, and own reports whether there is a group at the
+// path at, which is then the link. The text may take limit bytes, and a chunk that is encoded
+// anew may take chunk bytes.
+func Root3(ctx context.Context, src Source, keys iter.Seq2[string, error], limit, chunk int64, left func(at string, err error), through func(at, is string, own bool)) ([]byte, error) {
+	return See3(ctx, src, keys, See3Options{Limit: limit, Chunk: chunk, Left: left, See: func(x *Seen3) {
+		if x.At != x.Is {
+			through(x.At, x.Is, x.Own)
+		}
+	}})
+}
+
+// See3Options are options of See3.
+type See3Options struct {
 	Limit, Chunk int64                      // bytes of the text, and of a chunk that is encoded anew
 	Direct       bool                       // nodes are seen through soft links although the source follows none
 	Left         func(at string, err error) // called for nodes that version 3 cannot represent
 	See          func(*Seen3)               // called for all others, and may change the text
 }
 
-// Root3 returns the zarr.json of the root of a hierarchy of version 2, given all its keys. It
-// includes the metadata of everything below the root that version 3 can represent.
-func Root3(ctx context.Context, src Source, keys iter.Seq2[string, error], o Root3Options) ([]byte, error) {
+// See3 is [Root3] with options, and with a view of each group and array.
+func See3(ctx context.Context, src Source, keys iter.Seq2[string, error], o See3Options) ([]byte, error) {
 	h, err := readHierarchy(ctx, src, keys, o.Direct)
 	if err != nil {
 		return nil, err

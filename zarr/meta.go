@@ -264,6 +264,29 @@ func (m *Meta) ChunkKey(index ...int64) string {
 	return string(b)
 }
 
+// ChunkAt returns the position in the grid of the chunk with a key, relative to the array's path. It reports false if
+// there is no such chunk in an array of this number of dimensions.
+func (m *Meta) ChunkAt(key string) (index []int64, ok bool) {
+	if len(m.Shape) == 0 {
+		return nil, key == m.ChunkKey()
+	}
+	numbers := strings.Split(strings.TrimPrefix(key, m.Prefix), m.Separator)
+	if m.Prefix != "" {
+		numbers = numbers[1:]
+	}
+	if len(numbers) != len(m.Shape) {
+		return nil, false
+	}
+	index = make([]int64, len(numbers))
+	for i, n := range numbers {
+		var err error
+		if index[i], err = strconv.ParseInt(n, 10, 64); err != nil || index[i] < 0 {
+			return nil, false
+		}
+	}
+	return index, m.ChunkKey(index...) == key
+}
+
 // chunkStrides returns the distance between elements of a chunk along each axis.
 func (m *Meta) chunkStrides(chunks []int64) []int64 {
 	if m.axes == nil || len(m.axes) != len(chunks) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 )
 
 // MetaName is the key with the metadata of a group or an array in version 3 of Zarr.
@@ -23,7 +25,7 @@ type Shard struct {
 // the metadata, and its largest size. If key is not one of metadata, parse is nil. If parse
 // returns [ErrGroup], the metadata is that of a group.
 func MetaOf(key string) (at string, parse func(text []byte) (*Meta, error), limit int64) {
-	at, last := SplitKey(key)
+	at, last := zarrkey.Split(key)
 	switch last {
 	case ".zarray":
 		return at, ParseMeta, metaLimit

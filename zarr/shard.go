@@ -86,9 +86,12 @@ func (x ShardIndex) Sealed() []byte {
 }
 
 // InShards returns the zarr.json of the array with its chunks in shards, which have per chunks along each axis, and a
-// [ShardIndex] each. If that is one chunk, there are no shards. The key of a chunk or a shard is that of ShardKey.
+// [ShardIndex] each. If that is one chunk, there are no shards. It is an error if the array cannot have such shards. The key of a chunk or a shard is that of ShardKey.
 func (t *Version3) InShards(per []int64) ([]byte, error) {
 	h := t.head
+	if n, _ := product(per); n > 1 && t.dtype().Kind == 'V' {
+		return nil, unsupported("zarr-python does not read shards of dtype %s", clip(t.dtype().Name))
+	}
 	h.Keys = named3{"default", map[string]any{"separator": "/"}}
 	if n, _ := product(per); n > 1 {
 		inner := h.Grid.Config["chunk_shape"].([]int64)

@@ -184,15 +184,11 @@ func TestConsolidated(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	left, through := map[string]bool{}, map[string]string{}
-	if text, err = Root3(t.Context(), k, namesOf(keys), Root3Options{Limit: 1 << 20, Chunk: 1 << 20, Left: func(at string, err error) {
+	if text, err = Root3(t.Context(), k, namesOf(keys), 1<<20, 1<<20, func(at string, err error) {
 		if left[at] = true; kindOf(err) == nil {
 			t.Errorf("%s: an error of no kind: %v", at, err)
 		}
-	}, See: func(x *Seen3) {
-		if x.At != x.Is {
-			through[x.At] = x.Is
-		}
-	}}); err != nil {
+	}, func(at, is string, _ bool) { through[at] = is }); err != nil {
 		t.Fatal(err)
 	}
 	var three struct {
@@ -226,7 +222,7 @@ func TestConsolidated(t *testing.T) {
 	for _, make := range []func() ([]byte, error){
 		func() ([]byte, error) { return Consolidate(t.Context(), k, namesOf(keys), 1000) },
 		func() ([]byte, error) {
-			return Root3(t.Context(), k, namesOf(keys), Root3Options{Limit: 1000, Chunk: 1 << 20, Left: func(string, error) {}, See: func(*Seen3) {}})
+			return Root3(t.Context(), k, namesOf(keys), 1000, 1<<20, func(string, error) {}, func(string, string, bool) {})
 		},
 	} {
 		if text, err := make(); !errors.Is(err, ErrLimit) || len(text) > 2000 {

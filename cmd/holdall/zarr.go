@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/app/hierarchy"
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 	"github.com/holdall/holdall/internal/base/glob"
 	"github.com/holdall/holdall/internal/write/tree"
 	"github.com/holdall/holdall/store"
@@ -168,7 +169,7 @@ func gatherArrays(ctx context.Context, in *holdall.Archive, arrays []hierarchy.A
 // chunk.
 func arrayOf(byPath map[string]*arrayJSON, key string) *arrayJSON {
 	for at := key; at != ""; {
-		at, _ = zarr.SplitKey(at)
+		at, _ = zarrkey.Split(at)
 		if x := byPath[at]; x != nil {
 			if x.meta != nil && x.meta.IsChunk(strings.TrimPrefix(key[len(at):], "/")) {
 				return x

@@ -17,9 +17,9 @@ import (
 	"github.com/holdall/holdall/format/kit/sorter"
 	h5 "github.com/holdall/holdall/hdf5"
 	"github.com/holdall/holdall/internal/arrays/zarr3"
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
-	"github.com/holdall/holdall/zarr"
 )
 
 // writer makes a file of the keys of a Zarr hierarchy. The metadata come first. Chunks are then written as they come,
@@ -119,7 +119,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	case !fs.ValidPath(e.Name) || !utf8.ValidString(e.Name) || strings.Contains(e.Name, "\x00"):
 		return kit.Refuse(e.Name, "HDF5 cannot have this name")
 	}
-	at, last := zarr.SplitKey(e.Name)
+	at, last := zarrkey.Split(e.Name)
 	var err error
 	switch last {
 	case ".zmetadata": // it says what the others say
@@ -164,7 +164,7 @@ func (w *writer) node(at string) (*outNode, error) {
 	if n := w.nodes[at]; n != nil {
 		return n, nil
 	}
-	above, _ := zarr.SplitKey(at)
+	above, _ := zarrkey.Split(at)
 	dir, err := w.node(above)
 	if err != nil {
 		return nil, err
@@ -341,7 +341,7 @@ func (w *writer) links() {
 		if at == "" || n.refused {
 			continue
 		}
-		above, name := zarr.SplitKey(at)
+		above, name := zarrkey.Split(at)
 		l := h5.Link{Name: name, Addr: n.addr}
 		if n.soft != "" {
 			l.Kind, l.Target = h5.SoftLink, n.soft
@@ -357,7 +357,7 @@ func (w *writer) follow(n *outNode) *outNode {
 		if n == nil || n.soft == "" {
 			return n
 		}
-		n = w.nodes[zarr.LinkTarget(n.path, n.soft)]
+		n = w.nodes[zarrkey.LinkTarget(n.path, n.soft)]
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 // outArray is an array that becomes a dataset.
 type outArray struct {
 	*zarr.Array
-	src     zarr.Values // .zarray, and the chunk that is decoded
+	src     zarr3.Values // .zarray, and the chunk that is decoded
 	attrs   map[string]any
 	planned bool
 	filled  bool // chunks of text that never come are made
@@ -64,7 +64,7 @@ func (w *writer) addArray(at string, text []byte) (err error) {
 		return err
 	}
 	n.refused = true
-	x := &outArray{src: zarr.Values{".zarray": text}, attrs: map[string]any{}}
+	x := &outArray{src: zarr3.Values{".zarray": text}, attrs: map[string]any{}}
 	if x.Array, err = zarr.Open(context.Background(), x.src, ""); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	h5 "github.com/holdall/holdall/hdf5"
+	"github.com/holdall/holdall/internal/arrays/zarr3"
 	"github.com/holdall/holdall/zarr"
 )
 
@@ -23,7 +24,7 @@ var marks = []string{"_SCALAR", "_EMPTY_DATASPACE", "_COMPOUND_DTYPE", "_ARRAY_D
 // addAttributes adds the attributes of a group or an array. The error names those that HDF5 cannot store; the others
 // are added.
 func (w *writer) addAttributes(ctx context.Context, n *outNode, text []byte) error {
-	all, err := zarr.Attributes(ctx, zarr.Values{".zattrs": text}, "")
+	all, err := zarr.Attributes(ctx, zarr3.Values{".zattrs": text}, "")
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
-	"github.com/holdall/holdall/zarr"
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 )
 
 // consolidate is the parameter that joins small chunks of an array.
@@ -24,7 +24,7 @@ func joined(param map[string]string) func(a, b format.Entry) int {
 	if param[consolidate] == "" {
 		return nil
 	}
-	return func(a, b format.Entry) int { return zarr.CompareKeys(a.Name, b.Name) }
+	return func(a, b format.Entry) int { return zarrkey.Compare(a.Name, b.Name) }
 }
 
 // runs joins consecutive chunks of an array to members; the references of their keys refer to
@@ -123,7 +123,7 @@ func (w *archiveWriter) endRun(ctx context.Context) error {
 	defer func() { g.chunks, g.buf = g.chunks[:0], g.buf[:0] }()
 	name := ""
 	if len(g.buf) >= blobFrom {
-		name = w.shortened(blobDir + zarr.JoinKey(g.array, "~"+strconv.Itoa(g.number[g.array])))
+		name = w.shortened(blobDir + zarrkey.Join(g.array, "~"+strconv.Itoa(g.number[g.array])))
 		g.number[g.array]++
 		e := format.Entry{Name: name, Size: int64(len(g.buf))}
 		if w.err = w.sink.put(ctx, name, e, bytes.NewReader(g.buf)); w.err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/arrays/zarr3"
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 	arrays "github.com/holdall/holdall/zarr"
@@ -42,8 +43,8 @@ type writer struct {
 	name   string
 	buf    []byte
 	listed zarr3.Nodes
-	old    arrays.Values // metadata of version 2
-	texts  int64         // their size
+	old    zarr3.Values // metadata of version 2
+	texts  int64        // their size
 
 	planned bool
 	root    []byte // zarr.json
@@ -78,11 +79,11 @@ func fromZarr(ctx context.Context, st store.Store, name string, o format.CreateO
 	if err != nil {
 		return nil, err
 	}
-	return &writer{st: st, name: name, dir: strings.TrimRight(name, "/") + "/", buf: make([]byte, 64<<10), listed: listed, old: arrays.Values{}, arrays: map[string]*outArray{}}, nil
+	return &writer{st: st, name: name, dir: strings.TrimRight(name, "/") + "/", buf: make([]byte, 64<<10), listed: listed, old: zarr3.Values{}, arrays: map[string]*outArray{}}, nil
 }
 
 func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
-	at, last := arrays.SplitKey(e.Name)
+	at, last := zarrkey.Split(e.Name)
 	var err error
 	switch {
 	case w.err != nil:
@@ -92,7 +93,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	case !fs.ValidPath(e.Name) || !utf8.ValidString(e.Name) || slices.ContainsFunc(strings.Split(at, "/"), unfit):
 		return kit.Refuse(e.Name, "a Zarr hierarchy in a folder cannot have this name")
 	case last == ".zmetadata": // it says what the others say
-	case arrays.IsMeta(last):
+	case zarrkey.IsMeta(last):
 		if err = w.addMeta(ctx, e, r); err == nil && w.planned {
 			w.err = fmt.Errorf("%s came after chunks", e.Name)
 		}
@@ -117,7 +118,7 @@ func unfit(name string) bool {
 
 // addMeta keeps a key of metadata, if version 3 can express it.
 func (w *writer) addMeta(ctx context.Context, e format.Entry, r io.Reader) error {
-	at, last := arrays.SplitKey(e.Name)
+	at, last := zarrkey.Split(e.Name)
 	text, err := zarr3.ReadKey(ctx, e, r, w.buf, min(mostText, mostTexts-w.texts))
 	if err != nil {
 		return err
@@ -131,7 +132,7 @@ func (w *writer) addMeta(ctx context.Context, e format.Entry, r io.Reader) error
 	case last == ".zattrs" && w.listed[at] == nil && at != "":
 		return kit.Refuse(e.Name, "there is no group or array")
 	case last == ".zattrs":
-		_, err = arrays.Attributes(ctx, arrays.Values{last: text}, "")
+		_, err = arrays.Attributes(ctx, zarr3.Values{last: text}, "")
 	case last == ".zarray":
 		err = w.translates(e.Name, at, text)
 	}
@@ -149,7 +150,7 @@ func (w *writer) translates(key, at string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	attrs := w.old[arrays.JoinKey(at, ".zattrs")]
+	attrs := w.old[zarrkey.Join(at, ".zattrs")]
 	if _, err := m.Version3(attrs, mostChunk); err != nil {
 		return kit.Refuse(key, "left out: Zarr version 3 cannot store it: %v", err)
 	}
@@ -163,7 +164,7 @@ func (w *writer) translates(key, at string, text []byte) error {
 func (w *writer) plan(ctx context.Context) (err error) {
 	w.planned = true
 	for _, key := range slices.Sorted(maps.Keys(w.old)) {
-		at, _ := arrays.SplitKey(key)
+		at, _ := zarrkey.Split(key)
 		w.makeGroups(at)
 	}
 	w.makeGroups("/")
@@ -175,7 +176,7 @@ func (w *writer) plan(ctx context.Context) (err error) {
 			}
 		}
 	}
-	root, rerr := arrays.Root3(ctx, w.old, keys, arrays.Root3Options{Limit: mostRoot, Chunk: mostChunk, Direct: true, Left: left, See: func(x *arrays.Seen3) {
+	root, rerr := arrays.See3(ctx, w.old, keys, arrays.See3Options{Limit: mostRoot, Chunk: mostChunk, Direct: true, Left: left, See: func(x *arrays.Seen3) {
 		if x.Array != nil {
 			out := w.arrays[x.Is]
 			if out == nil {
@@ -200,9 +201,9 @@ func (w *writer) plan(ctx context.Context) (err error) {
 // makeGroups makes the groups above a path that are missing, so that what is there is seen.
 func (w *writer) makeGroups(at string) {
 	for at != "" {
-		at, _ = arrays.SplitKey(at)
-		group := arrays.JoinKey(at, ".zgroup")
-		if w.old[group] == nil && w.old[arrays.JoinKey(at, ".zarray")] == nil {
+		at, _ = zarrkey.Split(at)
+		group := zarrkey.Join(at, ".zgroup")
+		if w.old[group] == nil && w.old[zarrkey.Join(at, ".zarray")] == nil {
 			w.old[group] = []byte(`{"zarr_format":2}`)
 		}
 	}
@@ -213,7 +214,7 @@ func (w *writer) newArray(at string, t *arrays.Version3) *outArray {
 	x := &outArray{Version3: t, grid: t.Grid(), all: 1}
 	x.per = perShard(x.grid, max(w.listed[at].Largest, t.Whole(), t.Size, 1))
 	var err error
-	if x.text, err = x.InShards(x.per); err != nil { // chunks are that large
+	if x.text, err = x.InShards(x.per); err != nil { // it cannot have shards
 		x.per = perShard(x.grid, shardBytes)
 		x.text, _ = x.InShards(x.per)
 	}
@@ -305,7 +306,7 @@ func (w *writer) begin(ctx context.Context, x *outArray, number int64, position 
 	x.next = number + 1
 	w.open = &shard{x: x, number: number, index: arrays.NewShardIndex(x.all)}
 	for _, at := range x.paths {
-		out, err := storekit.Create(ctx, w.st, w.dir+arrays.JoinKey(at, arrays.ShardKey(position...)))
+		out, err := storekit.Create(ctx, w.st, w.dir+zarrkey.Join(at, arrays.ShardKey(position...)))
 		if err != nil {
 			return err
 		}
@@ -389,7 +390,7 @@ func (w *writer) Commit(ctx context.Context) (format.Summary, error) {
 	}
 	for _, n := range append(w.nodes, node{"", w.root}) {
 		if w.err == nil {
-			w.err = kit.WriteBytes(ctx, w.st, w.dir+arrays.JoinKey(n.at, arrays.MetaName), n.text)
+			w.err = kit.WriteBytes(ctx, w.st, w.dir+zarrkey.Join(n.at, arrays.MetaName), n.text)
 			w.sum.Stored += int64(len(n.text))
 		}
 	}

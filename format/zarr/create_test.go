@@ -23,6 +23,8 @@ import (
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/format/zarr"
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
+	"github.com/holdall/holdall/internal/arrays/zarr3"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/zarrtest"
 	"github.com/holdall/holdall/store"
@@ -135,7 +137,7 @@ func compare(t testing.TB, in *holdall.Archive, dir string, left map[string]erro
 		if err != nil {
 			t.Fatal(err)
 		}
-		at, last := arrays.SplitKey(e.Name)
+		at, last := zarrkey.Split(e.Name)
 		if last != ".zarray" || left[e.Name] != nil {
 			continue
 		}
@@ -190,7 +192,7 @@ func TestHierarchiesAtRandomAreWritten(t *testing.T) {
 		}
 		f["g/soft/.zgroup"], f["g/soft/.zattrs"] = f[".zgroup"], []byte(`{"_SOFT_LINK":{"path":"/g/h"}}`)
 		for i := range 12 {
-			f.AddArray(rnd, path.Join(paths[rnd.IntN(len(paths))], fmt.Sprint("a", i)))
+			f.AddArray(rnd, path.Join(paths[rnd.IntN(len(paths))], fmt.Sprint("a", i)), "pair")
 		}
 		in := keysOf(t, f.Dir(t))
 		dir, left := written(t, in)
@@ -205,7 +207,7 @@ func TestHierarchiesAtRandomAreWritten(t *testing.T) {
 		}
 		for key := range f {
 			at, ok := strings.CutPrefix(key, "g/h/")
-			if at, _ := arrays.SplitKey(at); ok && at != "" && left["g/h/"+at+"/.zarray"] == nil && path.Base(key) == ".zarray" {
+			if at, _ := zarrkey.Split(at); ok && at != "" && left["g/h/"+at+"/.zarray"] == nil && path.Base(key) == ".zarray" {
 				made := arrays.Files(os.DirFS(dir))
 				own, err1 := arrays.Open(t.Context(), made, "g/h/"+at)
 				link, err2 := arrays.Open(t.Context(), made, "g/soft/"+at)
@@ -335,7 +337,7 @@ func TestManyChunksAreInFewShards(t *testing.T) {
 	if got := names(t, st); !slices.Equal(got, []string{"z.zarr/a/c/0", "z.zarr/a/c/1", "z.zarr/a/c/2", "z.zarr/a/zarr.json", "z.zarr/zarr.json"}) {
 		t.Errorf("%q", got)
 	}
-	src := arrays.Values{}
+	src := zarr3.Values{}
 	for _, name := range names(t, st) {
 		src[strings.TrimPrefix(name, "z.zarr/")] = st.Get(name)
 	}
@@ -548,10 +550,10 @@ func FuzzFromZarr(f *testing.F) {
 	rnd := testkit.Rand(f)
 	for range 40 {
 		some := zarrtest.Folder{}
-		some.AddArray(rnd, "a")
+		some.AddArray(rnd, "a", "pair")
 		chunk := []byte("[1]")
 		for key, b := range some {
-			if !arrays.IsMeta(key) {
+			if !zarrkey.IsMeta(key) {
 				chunk = b
 			}
 		}
@@ -580,7 +582,7 @@ func FuzzFromZarr(f *testing.F) {
 		if _, err := w.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		src := arrays.Values{}
+		src := zarr3.Values{}
 		for _, name := range names(t, st) {
 			src[strings.TrimPrefix(name, "z.zarr/")] = st.Get(name)
 		}

@@ -4,7 +4,7 @@ package zarr
 
 import (
 	"github.com/holdall/holdall/format"
-	arrays "github.com/holdall/holdall/zarr"
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 )
 
 // Format is a folder with a Zarr hierarchy. It is only written.
@@ -22,14 +22,14 @@ func order(a, b format.Entry) int {
 	if x, y := rank(a.Name), rank(b.Name); x != y {
 		return x - y
 	}
-	return arrays.CompareKeys(a.Name, b.Name)
+	return zarrkey.Compare(a.Name, b.Name)
 }
 
 func rank(name string) int {
-	switch _, last := arrays.SplitKey(name); {
+	switch _, last := zarrkey.Split(name); {
 	case last == ".zattrs":
 		return 0
-	case arrays.IsMeta(last):
+	case zarrkey.IsMeta(last):
 		return 1
 	}
 	return 2

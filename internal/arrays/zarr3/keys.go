@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 	"github.com/holdall/holdall/zarr"
 )
 
@@ -27,7 +29,7 @@ type Nodes map[string]*Node
 func NodesOf(keys []format.Entry, name, title string) (Nodes, error) {
 	all, newer := Nodes{}, false
 	for _, e := range keys {
-		switch at, last := zarr.SplitKey(e.Name); last {
+		switch at, last := zarrkey.Split(e.Name); last {
 		case ".zarray":
 			all[at] = &Node{Array: true}
 		case ".zgroup":
@@ -46,7 +48,7 @@ func NodesOf(keys []format.Entry, name, title string) (Nodes, error) {
 		return nil, fmt.Errorf("%s: %s is made of a Zarr hierarchy, found no .zgroup: %w", name, title, errors.ErrUnsupported)
 	}
 	for _, e := range keys {
-		if zarr.IsMeta(e.Name) {
+		if zarrkey.IsMeta(e.Name) {
 			continue
 		}
 		if _, x := all.Within(e.Name); x != nil {
@@ -60,7 +62,7 @@ func NodesOf(keys []format.Entry, name, title string) (Nodes, error) {
 // Within returns the array that a key or a path is in, and its path, or nil if there is none.
 func (all Nodes) Within(key string) (at string, _ *Node) {
 	for at = key; at != ""; {
-		at, _ = zarr.SplitKey(at)
+		at, _ = zarrkey.Split(at)
 		if x := all[at]; x != nil && x.Array {
 			return at, x
 		}
@@ -109,4 +111,31 @@ func Refused(e format.Entry, err error) error {
 		return kit.Refuse(e.Name, "%s", err.Error())
 	}
 	return err
+}
+
+// Values is a source of values that are in memory, by their keys.
+type Values map[string][]byte
+
+// Get returns the value of a key.
+func (v Values) Get(_ context.Context, key string, limit int64) ([]byte, error) {
+	b, ok := v[key]
+	if !ok {
+		return nil, &fs.PathError{Op: "get", Path: key, Err: fs.ErrNotExist}
+	}
+	if int64(len(b)) > limit {
+		return nil, fmt.Errorf("%d bytes, over the limit of %d: %w", len(b), limit, zarr.ErrLimit)
+	}
+	return b, nil
+}
+
+// GetRange returns a part of the value of a key.
+func (v Values) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
+	b, err := v.Get(ctx, key, 1<<62)
+	if err == nil {
+		off, err = zarr.Within(off, n, int64(len(b)))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b[off : off+n], nil
 }

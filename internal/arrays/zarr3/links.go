@@ -7,7 +7,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/naming"
-	"github.com/holdall/holdall/zarr"
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 )
 
 // maxHops is the longest chain of soft links that is followed.
@@ -50,7 +50,7 @@ func follow(name string, link func(at string) string) (string, bool) {
 		if to == "" {
 			continue
 		}
-		return zarr.LinkTarget(at, to+name[i:]), true
+		return zarrkey.LinkTarget(at, to+name[i:]), true
 	}
 	return "", false
 }

@@ -73,7 +73,8 @@ func RandomAttributes(rnd *rand.Rand, targets []string) []byte {
 }
 
 // AddArray adds an array of some type, shape, order, codec and separator, some of whose chunks were never written.
-func (f Folder) AddArray(rnd *rand.Rand, at string) {
+// Its type may also be one of more, of which there is "pair".
+func (f Folder) AddArray(rnd *rand.Rand, at string, more ...string) {
 	rank := rnd.IntN(4)
 	shape, chunk, grid, n := make([]int, rank), make([]int, rank), make([]int, rank), 1
 	for i := range rank {
@@ -85,7 +86,8 @@ func (f Folder) AddArray(rnd *rand.Rand, at string) {
 		grid[i] = (shape[i] + chunk[i] - 1) / chunk[i]
 		n *= chunk[i]
 	}
-	dtypes := []string{"|b1", "|i1", "<u2", ">i4", "<i8", ">u8", "<f2", ">f4", "<f8", "<c8", ">c16", "|S3", "|V5", "<M8[ns]", "|O", "<U4", "record", "pair"}
+	dtypes := []string{"|b1", "|i1", "<u2", ">i4", "<i8", ">u8", "<f2", ">f4", "<f8", "<c8", ">c16", "|S3", "|V5", "<M8[ns]", "|O", "<U4", "record"}
+	dtypes = append(dtypes, more...)
 	dtype := dtypes[rnd.IntN(len(dtypes))]
 	size, fill, filters := 0, []string{"null", "0"}[rnd.IntN(2)], []string{}
 	compressor := []string{"null", `{"id":"zlib","level":5}`, `{"id":"gzip","level":5}`}[rnd.IntN(3)]
