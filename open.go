@@ -368,7 +368,7 @@ func recognise(ctx context.Context, st store.Store, name string, o OpenOptions) 
 	}
 	guess := o.formats().ByExtension(name)
 	var guessErr error
-	if guess != nil && o.formats().Shares(guess) {
+	if guess != nil && (guess.Open == nil || o.formats().Shares(guess)) {
 		guess = nil // a LINDI archive may be called x.tar: only its bytes tell the two apart
 	}
 	if guess != nil {
@@ -406,6 +406,9 @@ func openAs(ctx context.Context, f *format.Format, st store.Store, name string, 
 	}
 	if err := f.CheckParams(format.ToOpen, o.Param); err != nil {
 		return nil, err
+	}
+	if f.Open == nil {
+		return nil, fmt.Errorf("%s: %s is only written; what is written opens as a folder, without its format: %w", name, f.Name, errors.ErrUnsupported)
 	}
 	return f.Open(ctx, st, name, o.inner())
 }

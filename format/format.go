@@ -2,7 +2,7 @@
 // a format; programs that only use archives need package holdall.
 //
 // To add a format, write a package with a [Format] that passes formattest.Run, and call
-// [Register]. Only Format.Open is required. If any other function is nil, the format cannot do
+// [Register]. Only Format.Open is required, or FromZarr. If any other function is nil, the format cannot do
 // that, and holdall reports it. Package kit has what formats are made of, and what the comments here
 // call kit.
 //
@@ -114,7 +114,8 @@ type Format struct {
 	// is something else before an archive, and asks Detect. It is empty if Repair itself does that.
 	Marks []string
 
-	// Open reads the archive's index. If the archive is damaged, the error is a [*CorruptError].
+	// Open reads the archive's index. If the archive is damaged, the error is a [*CorruptError]. It
+	// is nil if archives of the format are folders that are opened as such.
 	Open func(ctx context.Context, st store.Store, name string, o OpenOptions) (Reader, error)
 
 	// Create begins a new archive. Nothing may appear under the name before Writer.Commit.

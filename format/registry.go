@@ -38,13 +38,13 @@ var (
 	formats Formats
 )
 
-// Register registers f. It panics if f has no Name or no Open, or if its name is already
-// registered.
+// Register registers f. It panics if f has no Name, or neither Open nor FromZarr, or if its name is
+// already registered.
 func Register(f *Format) {
 	mu.Lock()
 	defer mu.Unlock()
-	if f.Name == "" || f.Open == nil {
-		panic("format: Register needs a Name and an Open")
+	if f.Name == "" || f.Open == nil && f.FromZarr == nil {
+		panic("format: Register needs a Name, and an Open or a FromZarr")
 	}
 	i, dup := slices.BinarySearchFunc(formats, f.Name, func(g *Format, n string) int { return cmp.Compare(g.Name, n) })
 	if dup {

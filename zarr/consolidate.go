@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 )
 
 // seen is a group or an array. at is the path where it is seen, and is its own path; they differ
@@ -28,18 +30,18 @@ type hierarchy struct {
 	arrays map[string]bool   // by path; false for groups
 	links  map[string]string // from the paths of soft links to their targets
 	seen   []seen
-	steps  int // nodes visited so far
+	steps  int  // nodes visited so far
+	direct bool // the source follows no links, and nothing is read through them
 }
 
 // readHierarchy finds groups and arrays by the names of all keys.
-func readHierarchy(ctx context.Context, src Source, keys iter.Seq2[string, error]) (*hierarchy, error) {
-	h := &hierarchy{src: src, arrays: map[string]bool{}, links: map[string]string{}}
+func readHierarchy(ctx context.Context, src Source, keys iter.Seq2[string, error], direct bool) (*hierarchy, error) {
+	h := &hierarchy{src: src, direct: direct, arrays: map[string]bool{}, links: map[string]string{}}
 	for key, err := range keys {
 		if err != nil {
 			return nil, err
 		}
-		at, last := path.Split(key)
-		at = strings.TrimSuffix(at, "/")
+		at, last := zarrkey.Split(key)
 		if last == ".zarray" || last == ".zgroup" {
 			h.arrays[at] = h.arrays[at] || last == ".zarray"
 		}
@@ -72,7 +74,8 @@ func readHierarchy(ctx context.Context, src Source, keys iter.Seq2[string, error
 		if n.at == "" {
 			return false
 		}
-		in := groups[strings.TrimSuffix(path.Dir("/" + n.at)[1:], "/")]
+		above, _ := zarrkey.Split(n.at)
+		in := groups[above]
 		groups[n.at] = in && !n.array
 		return !in
 	})
@@ -125,7 +128,7 @@ func (h *hierarchy) walk(ctx context.Context, at, is string, through []string) e
 
 // missing reports whether the source has no such node at the path where it is seen.
 func (h *hierarchy) missing(ctx context.Context, n seen) (bool, error) {
-	if n.at == n.is {
+	if n.at == n.is || h.direct {
 		return false, nil
 	}
 	name := ".zgroup"
@@ -204,7 +207,7 @@ var errTooLong = &marked{"all metadata together takes more than the limit", ErrL
 // keys that describe groups and arrays, including those seen through soft links. If it would take
 // more than limit bytes, the error wraps [ErrLimit].
 func Consolidate(ctx context.Context, src Source, keys iter.Seq2[string, error], limit int64) ([]byte, error) {
-	h, err := readHierarchy(ctx, src, keys)
+	h, err := readHierarchy(ctx, src, keys, false)
 	if err != nil {
 		return nil, err
 	}
@@ -235,6 +238,14 @@ func Consolidate(ctx context.Context, src Source, keys iter.Seq2[string, error],
 	return append(out, `},"zarr_consolidated_format":1}`...), err
 }
 
+// A Seen3 is a group or an array of version 2 that is seen in version 3.
+type Seen3 struct {
+	At, Is string    // the path where it is seen, and its own; they differ below soft links
+	Own    bool      // there is a group at the path At in version 2; it is a link if that is not Is
+	Array  *Version3 // nil for a group
+	Text   []byte    // zarr.json; of the root without the metadata of everything below it
+}
+
 // Root3 returns the zarr.json of the root of a hierarchy of version 2, given all its keys. It
 // includes the metadata of everything below the root. Root3 calls left for nodes that version 3
 // cannot represent, which it omits. It calls through for nodes that are seen through soft links:
@@ -242,38 +253,53 @@ func Consolidate(ctx context.Context, src Source, keys iter.Seq2[string, error],
 // path at, which is then the link. The text may take limit bytes, and a chunk that is encoded
 // anew may take chunk bytes.
 func Root3(ctx context.Context, src Source, keys iter.Seq2[string, error], limit, chunk int64, left func(at string, err error), through func(at, is string, own bool)) ([]byte, error) {
-	h, err := readHierarchy(ctx, src, keys)
+	return See3(ctx, src, keys, See3Options{Limit: limit, Chunk: chunk, Left: left, See: func(x *Seen3) {
+		if x.At != x.Is {
+			through(x.At, x.Is, x.Own)
+		}
+	}})
+}
+
+// See3Options are options of See3.
+type See3Options struct {
+	Limit, Chunk int64                      // bytes of the text, and of a chunk that is encoded anew
+	Direct       bool                       // nodes are seen through soft links although the source follows none
+	Left         func(at string, err error) // called for nodes that version 3 cannot represent
+	See          func(*Seen3)               // called for all others, and may change the text
+}
+
+// See3 is [Root3] with options, and with a view of each group and array.
+func See3(ctx context.Context, src Source, keys iter.Seq2[string, error], o See3Options) ([]byte, error) {
+	h, err := readHierarchy(ctx, src, keys, o.Direct)
 	if err != nil {
 		return nil, err
 	}
 	root := group3(nil)
 	out := []byte(`,"consolidated_metadata":{"kind":"inline","must_understand":false,"metadata":{`)
 	err = h.each(ctx, func(n seen, raw, attrs []byte) error {
-		text := group3(attrs)
+		_, own := h.arrays[n.at]
+		x := Seen3{At: n.at, Is: n.is, Own: own, Text: group3(attrs)}
 		if n.array {
-			t, err := version3Of(raw, attrs, chunk)
+			t, err := version3Of(raw, attrs, o.Chunk)
 			if err != nil {
 				return err
 			}
-			text = t.text
+			x.Array, x.Text = t, t.text
 		}
-		if int64(len(out)+len(text)+len(n.at)+100) > limit {
+		o.See(&x)
+		if int64(len(out)+len(x.Text)+len(n.at)+100) > o.Limit {
 			return errTooLong
 		}
 		if n.at == "" {
-			root = text
+			root = x.Text
 			return nil
-		}
-		if n.at != n.is {
-			_, own := h.arrays[n.at]
-			through(n.at, n.is, own)
 		}
 		if out[len(out)-1] == '}' {
 			out = append(out, ',')
 		}
-		out = append(append(appendQuoted(out, n.at), ':'), text...)
+		out = append(append(appendQuoted(out, n.at), ':'), x.Text...)
 		return nil
-	}, left)
+	}, o.Left)
 	if h.arrays[""] {
 		return root, err // the root is an array, with nothing below it
 	}

@@ -201,10 +201,22 @@ func (m *Meta) Bytes() (int64, bool) { return multiply(m.Elements(), m.DType.Siz
 // zeros. These are chunks of numbers without compressor and filters. For other arrays it returns
 // 0.
 func (m *Meta) Filled() int64 {
-	if kind := m.DType.Kind; m.version == 3 || m.Compressor != nil || len(m.Filters) > 0 || kind != 'i' && kind != 'u' && kind != 'f' {
+	if kind := m.DType.Kind; m.version == 3 || kind != 'i' && kind != 'u' && kind != 'f' {
 		return 0
 	}
-	n, _ := m.chunkBytes(maxSize)
+	return max(m.Whole(), 0)
+}
+
+// Whole returns the size of a chunk that has neither compressor nor filters: it is stored as its
+// elements. For other arrays it returns -1.
+func (m *Meta) Whole() int64 {
+	if m.Compressor != nil || len(m.Filters) > 0 || m.DType.Kind == 'O' {
+		return -1
+	}
+	n, err := m.chunkBytes(maxSize)
+	if err != nil {
+		return -1
+	}
 	return n
 }
 
@@ -250,6 +262,29 @@ func (m *Meta) ChunkKey(index ...int64) string {
 		b = strconv.AppendInt(b, n, 10)
 	}
 	return string(b)
+}
+
+// ChunkAt returns the position in the grid of the chunk with a key, relative to the array's path. It reports false if
+// there is no such chunk in an array of this number of dimensions.
+func (m *Meta) ChunkAt(key string) (index []int64, ok bool) {
+	if len(m.Shape) == 0 {
+		return nil, key == m.ChunkKey()
+	}
+	numbers := strings.Split(strings.TrimPrefix(key, m.Prefix), m.Separator)
+	if m.Prefix != "" {
+		numbers = numbers[1:]
+	}
+	if len(numbers) != len(m.Shape) {
+		return nil, false
+	}
+	index = make([]int64, len(numbers))
+	for i, n := range numbers {
+		var err error
+		if index[i], err = strconv.ParseInt(n, 10, 64); err != nil || index[i] < 0 {
+			return nil, false
+		}
+	}
+	return index, m.ChunkKey(index...) == key
 }
 
 // chunkStrides returns the distance between elements of a chunk along each axis.

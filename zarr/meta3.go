@@ -4,10 +4,11 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 )
 
 // MetaName is the key with the metadata of a group or an array in version 3 of Zarr.
@@ -24,8 +25,7 @@ type Shard struct {
 // the metadata, and its largest size. If key is not one of metadata, parse is nil. If parse
 // returns [ErrGroup], the metadata is that of a group.
 func MetaOf(key string) (at string, parse func(text []byte) (*Meta, error), limit int64) {
-	at, last := path.Split(key)
-	at = strings.TrimSuffix(at, "/")
+	at, last := zarrkey.Split(key)
 	switch last {
 	case ".zarray":
 		return at, ParseMeta, metaLimit

@@ -266,7 +266,7 @@ func (r *reader) put(raw []byte, ok bool, index []int64, first int64, s slab, ob
 func (r *reader) key(index []int64) string {
 	index = index[:len(r.a.Chunks)]
 	if r.shards != nil {
-		index, _ = r.shards.place(index)
+		index, _ = InShard(r.shards.per, index)
 	}
 	return path.Join(r.a.Path, r.a.ChunkKey(index...))
 }

@@ -1,6 +1,7 @@
 package zarr
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -49,16 +50,67 @@ func newShards(m *Meta) (*shards, error) {
 	return s, nil
 }
 
-// place returns the position of a chunk's shard in the grid of shards, and the number of the
-// chunk in the shard.
-func (s *shards) place(index []int64) (shard []int64, n int64) {
+// InShard returns the position of the shard of a chunk in the grid of shards, and the number of the chunk in the shard.
+// A shard has per chunks along each axis.
+func InShard(per, index []int64) (shard []int64, n int64) {
 	shard = make([]int64, len(index))
 	for i, at := range index {
-		shard[i] = at / s.per[i]
-		n = n*s.per[i] + at%s.per[i]
+		shard[i] = at / per[i]
+		n = n*per[i] + at%per[i]
 	}
 	return shard, n
 }
+
+// A ShardIndex is the index of a shard that is written. It belongs after the chunks.
+type ShardIndex []byte
+
+// NewShardIndex returns the index of a shard in which n chunks are missing.
+func NewShardIndex(n int64) ShardIndex { return bytes.Repeat([]byte{0xff}, int(n*indexRow+crc32.Size)) }
+
+// Missing reports whether a chunk has no place.
+func (x ShardIndex) Missing(n int64) bool {
+	return binary.LittleEndian.Uint64(x[n*indexRow:]) == math.MaxUint64
+}
+
+// Set sets the place of a chunk.
+func (x ShardIndex) Set(n, off, size int64) {
+	binary.LittleEndian.PutUint64(x[n*indexRow:], uint64(off))
+	binary.LittleEndian.PutUint64(x[n*indexRow+8:], uint64(size))
+}
+
+// Sealed returns the bytes of the index, with their checksum.
+func (x ShardIndex) Sealed() []byte {
+	rows := x[:len(x)-crc32.Size]
+	binary.LittleEndian.PutUint32(x[len(rows):], crc32.Checksum(rows, castagnoli))
+	return x
+}
+
+// InShards returns the zarr.json of the array with its chunks in shards, which have per chunks along each axis, and a
+// [ShardIndex] each. If that is one chunk, there are no shards. It is an error if the array cannot have such shards. The key of a chunk or a shard is that of ShardKey.
+func (t *Version3) InShards(per []int64) ([]byte, error) {
+	h := t.head
+	if n, _ := product(per); n > 1 && t.dtype().Kind == 'V' {
+		return nil, unsupported("zarr-python does not read shards of dtype %s", clip(t.dtype().Name))
+	}
+	h.Keys = named3{"default", map[string]any{"separator": "/"}}
+	if n, _ := product(per); n > 1 {
+		inner := h.Grid.Config["chunk_shape"].([]int64)
+		outer := make([]int64, len(per))
+		for i, n := range per {
+			outer[i], _ = multiply(inner[i], n)
+		}
+		if _, ok := product(outer); !ok {
+			return nil, corrupt("a shard of %v chunks has more elements than can be counted", per)
+		}
+		sum := []named3{{Name: "bytes", Config: map[string]any{"endian": "little"}}, {Name: "crc32c"}}
+		h.Grid.Config = map[string]any{"chunk_shape": outer}
+		h.Codecs = []named3{{"sharding_indexed", map[string]any{"chunk_shape": inner, "codecs": h.Codecs, "index_codecs": sum, "index_location": "end"}}}
+	}
+	return h.text(t.attrs)
+}
+
+// ShardKey returns the key of a chunk or a shard at a position in the grid, relative to the array's path.
+func ShardKey(index ...int64) string { return (&Meta{Prefix: "c", Separator: "/"}).ChunkKey(index...) }
 
 // get reads a stored chunk, if it exists.
 func (s *shards) get(ctx context.Context, src Source, key string, index []int64, limit int64) ([]byte, bool, error) {
@@ -67,7 +119,7 @@ func (s *shards) get(ctx context.Context, src Source, key string, index []int64,
 	if x.err != nil || x.rows == nil {
 		return nil, false, x.err
 	}
-	_, n := s.place(index)
+	_, n := InShard(s.per, index)
 	off, size, ok, err := s.row(x.rows, n)
 	if err == nil && size > limit {
 		err = overLimit("a chunk of the shard", size, limit)

@@ -23,6 +23,8 @@ type Version3 struct {
 	Anew bool  // chunks are encoded anew by Chunk
 	Size int64 // size of such a chunk; -1 if it is known only after encoding
 
+	head   head3   // of zarr.json
+	attrs  []byte  // the text of the attributes there
 	text   []byte  // zarr.json
 	pipe   *reader // set if Anew
 	fields *DType  // type of objects that become structured elements
@@ -67,24 +69,11 @@ func (m *Meta) Version3(attrs []byte, limit int64) (*Version3, error) {
 	if t.Anew {
 		keys = named3{"default", map[string]any{"separator": "."}}
 	}
-	chunks := slices.Clone(m.Chunks)
+	chunks := append([]int64{}, m.Chunks...)
 	for i := range chunks {
 		chunks[i] = max(chunks[i], 1) // this may be 0 along an axis without elements
 	}
-	t.text, err = json.Marshal(struct {
-		Format int             `json:"zarr_format"`
-		Node   string          `json:"node_type"`
-		Shape  []int64         `json:"shape"`
-		Type   any             `json:"data_type"`
-		Grid   named3          `json:"chunk_grid"`
-		Keys   named3          `json:"chunk_key_encoding"`
-		Fill   json.RawMessage `json:"fill_value"`
-		Codecs []named3        `json:"codecs"`
-		Names  []any           `json:"dimension_names,omitempty"`
-	}{3, "array", append([]int64{}, m.Shape...), kind, named3{"regular", map[string]any{"chunk_shape": append([]int64{}, chunks...)}}, keys, fill, codecs, a.dimensions()})
-	if err != nil {
-		return nil, corrupt("%v", err)
-	}
+	t.head = head3{3, "array", append([]int64{}, m.Shape...), kind, named3{"regular", map[string]any{"chunk_shape": chunks}}, keys, fill, codecs, a.dimensions()}
 	if a.dimensions() != nil {
 		delete(a.Attrs, dimensionsMark) // this attribute is xarray's
 		if delete(a.Attrs, maskMark); m.Fill != nil {
@@ -94,8 +83,32 @@ func (m *Meta) Version3(attrs []byte, limit int64) (*Version3, error) {
 		}
 		attrs = appendJSON(nil, a.Attrs)
 	}
-	t.text = withAttributes(t.text, attrs)
+	t.attrs = attrs
+	if t.text, err = t.head.text(attrs); err != nil {
+		return nil, corrupt("%v", err)
+	}
 	return t, nil
+}
+
+// head3 is the zarr.json of an array without its attributes.
+type head3 struct {
+	Format int             `json:"zarr_format"`
+	Node   string          `json:"node_type"`
+	Shape  []int64         `json:"shape"`
+	Type   any             `json:"data_type"`
+	Grid   named3          `json:"chunk_grid"`
+	Keys   named3          `json:"chunk_key_encoding"`
+	Fill   json.RawMessage `json:"fill_value"`
+	Codecs []named3        `json:"codecs"`
+	Names  []any           `json:"dimension_names,omitempty"`
+}
+
+func (h head3) text(attrs []byte) ([]byte, error) {
+	text, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	return withAttributes(text, attrs), nil
 }
 
 // named3 is a name with a configuration.
@@ -537,24 +550,8 @@ func (t *Version3) OldKey(key string) (old string, ok bool) {
 
 // IsChunk reports whether key, relative to the array's path, can be that of a chunk.
 func (m *Meta) IsChunk(key string) bool {
-	if len(m.Shape) == 0 {
-		return key == m.ChunkKey()
-	}
-	numbers := strings.Split(strings.TrimPrefix(key, m.Prefix), m.Separator)
-	if m.Prefix != "" {
-		numbers = numbers[1:]
-	}
-	if len(numbers) != len(m.Shape) {
-		return false
-	}
-	index := make([]int64, len(numbers))
-	for i, n := range numbers {
-		var err error
-		if index[i], err = strconv.ParseInt(n, 10, 64); err != nil || index[i] < 0 {
-			return false
-		}
-	}
-	return m.ChunkKey(index...) == key
+	_, ok := m.ChunkAt(key)
+	return ok
 }
 
 // Node3 returns the zarr.json of a group or an array of version 2 at a path, following soft

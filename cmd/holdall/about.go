@@ -113,12 +113,12 @@ holdall recognises the format of an archive by its bytes. --format sets it.`,
 }
 
 func abilities(f *format.Format) []string {
-	can := []string{"read"}
+	var can []string
 	for _, c := range []struct {
 		word string
 		ok   bool
 	}{
-		{"write", f.Create != nil}, {"convert", f.FromZarr != nil}, {"chunks", f.Chunked}, {"verify", f.Verify != nil},
+		{"read", f.Open != nil}, {"write", f.Create != nil}, {"convert", f.FromZarr != nil}, {"chunks", f.Chunked}, {"verify", f.Verify != nil},
 		{"repair", f.Repair != nil}, {"change", f.Amend != nil},
 	} {
 		if c.ok {

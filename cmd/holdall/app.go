@@ -574,7 +574,7 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f.Var(newChoice(&a.progress, "auto", "bar", "plain", "none"), "progress", "show progress: bar, plain, none, or auto, a bar on a terminal")
 	f.BoolVar(&a.exact, "bytes", false, "print sizes in bytes")
 	f.BoolVar(&a.noSync, "no-sync", false, "do not sync to disk before an archive appears under its name")
-	named := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return f == shelf.Format }) // it is recognised by its address
+	named := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return f == shelf.Format || f.Open == nil }) // that one is recognised by its address
 	a.formatFlag(root, f, "format of the archive, if detection fails: ", named)
 	f.StringVar(&a.view, "view", "", "show another view of the archive, if its format has several")
 	f.StringSliceVar(&a.external, "external", nil, "where references may lead: addresses, any, or none (default the archive's own folder or server)")

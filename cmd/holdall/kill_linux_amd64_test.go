@@ -162,6 +162,7 @@ var killings = []killing{
 	{name: "add from another", setup: []string{"pack -o x.lindi.tar data/b", "!hdf5"}, args: "add x.lindi.tar --from x.h5", sound: "x.lindi.tar", view: "zarr", onlyOnce: true},
 	{name: "add from another to a folder", setup: []string{"pack -o x.lindi.d data/b", "!hdf5"}, args: "add x.lindi.d --from x.h5", sound: "x.lindi.d", view: "zarr"},
 	{name: "convert to runs", setup: []string{"!hdf5"}, args: "convert --consolidate 2000 x.h5 x.lindi.tar"},
+	{name: "convert to zarr", setup: []string{"!hdf5"}, args: "convert x.h5 x.zarr", whole: "x.zarr", onlyOnce: true},
 	{name: "rm", setup: []string{"pack -o x.lindi.tar data"}, args: "rm x.lindi.tar b/1 b/4", sound: "x.lindi.tar", onlyOnce: true},
 	{name: "rm of keys", setup: []string{"pack -o x.lindi.d data/b", "add --view zarr x.lindi.d data/a"}, args: "rm --view zarr x.lindi.d 3 6", sound: "x.lindi.d", view: "zarr"},
 	{name: "mv", setup: []string{"pack -o x.lindi.tar data"}, args: "mv x.lindi.tar b/1 b/one", sound: "x.lindi.tar", onlyOnce: true},

@@ -72,6 +72,9 @@ func (p *packing) options(a *app, f *format.Format) error {
 	if p.o.Include, p.o.Exclude, err = p.names.patterns(a); err != nil {
 		return err
 	}
+	if f.FromZarr != nil && f.Open == nil && (p.verify || p.protect > 0) {
+		return fmt.Errorf("--verify and --protect are for archives, and %s is a folder", p.out)
+	}
 	if a.dryRun && (p.verify || p.protect > 0 || p.o.Resume) {
 		return errors.New("--dry-run cannot be combined with --verify, --protect or --resume: they need what is written")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/app/hierarchy"
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 	"github.com/holdall/holdall/internal/base/glob"
 	"github.com/holdall/holdall/internal/write/tree"
 	"github.com/holdall/holdall/store"
@@ -136,7 +137,7 @@ type arrayJSON struct {
 	Stored  int64   `json:"stored_bytes"`
 	Error   string  `json:"error,omitempty"`
 
-	separator, prefix string
+	meta *zarr.Meta
 }
 
 // gatherArrays describes the arrays of a hierarchy, and counts how much of
@@ -150,13 +151,13 @@ func gatherArrays(ctx context.Context, in *holdall.Archive, arrays []hierarchy.A
 			x.Error = a.Err.Error()
 		} else {
 			m := a.Meta
-			x.Shape, x.Chunks, x.DType, x.Codec, x.Count, x.separator, x.prefix = m.Shape, m.Chunks, m.DType.String(), m.Codecs(), m.NumKeys(), m.Separator, m.Prefix
+			x.Shape, x.Chunks, x.DType, x.Codec, x.Count, x.meta = m.Shape, m.Chunks, m.DType.String(), m.Codecs(), m.NumKeys(), m
 		}
 		byPath[x.Path] = x
 		list = append(list, x)
 	}
 	return list, each(in.Entries(ctx), func(e holdall.Entry) error {
-		if x := arrayOf(byPath, e.Name); x != nil {
+		if x := arrayOf(byPath, e.Name); x != nil && e.Kind.HasContent() {
 			x.Present++
 			x.Stored += e.Size
 		}
@@ -167,19 +168,12 @@ func gatherArrays(ctx context.Context, in *holdall.Archive, arrays []hierarchy.A
 // arrayOf returns the array that a key is a chunk of, or nil if it is not a
 // chunk.
 func arrayOf(byPath map[string]*arrayJSON, key string) *arrayJSON {
-	for i := len(key); i > 0; {
-		i = strings.LastIndexByte(key[:i], '/')
-		dir, rest := key[:max(i, 0)], key[i+1:]
-		numbers := rest
-		if numbers == "c" || strings.HasPrefix(numbers, "c/") || strings.HasPrefix(numbers, "c.") {
-			numbers = numbers[1:]
-		}
-		if strings.Trim(numbers, "0123456789./") != "" || rest == "" {
-			return nil
-		}
-		if x := byPath[dir]; x != nil && strings.HasPrefix(rest, x.prefix) && (x.separator == "/" || !strings.Contains(rest, "/")) {
-			return x
-		} else if x != nil {
+	for at := key; at != ""; {
+		at, _ = zarrkey.Split(at)
+		if x := byPath[at]; x != nil {
+			if x.meta != nil && x.meta.IsChunk(strings.TrimPrefix(key[len(at):], "/")) {
+				return x
+			}
 			return nil
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/holdall/holdall/format/oak"
 	"github.com/holdall/holdall/format/rvn"
 	"github.com/holdall/holdall/format/tar"
+	"github.com/holdall/holdall/format/zarr"
 	"github.com/holdall/holdall/format/zip"
 )
 
@@ -25,5 +26,6 @@ func init() {
 	format.Register(oak.Format)
 	format.Register(rvn.Format)
 	format.Register(tar.Format)
+	format.Register(zarr.Format)
 	format.Register(zip.Format)
 }

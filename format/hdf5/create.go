@@ -1,7 +1,6 @@
 package hdf5
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,9 +16,10 @@ import (
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/sorter"
 	h5 "github.com/holdall/holdall/hdf5"
+	"github.com/holdall/holdall/internal/arrays/zarr3"
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
-	"github.com/holdall/holdall/zarr"
 )
 
 // writer makes a file of the keys of a Zarr hierarchy. The metadata come first. Chunks are then written as they come,
@@ -32,7 +32,7 @@ type writer struct {
 	buf  []byte
 
 	nodes  map[string]*outNode // by path
-	some   map[string]bool     // paths of arrays that have chunks
+	listed zarr3.Nodes         // that may come
 	chunks int64               // of all arrays
 
 	dangling []string // targets of references of the entry that are not in the file
@@ -76,29 +76,12 @@ const (
 
 // fromZarr begins a file.
 func fromZarr(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
-	w := &writer{name: name, buf: make([]byte, 64<<10), nodes: map[string]*outNode{}, some: map[string]bool{}}
-	keys, newer := 0, false
-	for _, e := range o.Manifest {
-		switch at, last := splitKey(e.Name); last {
-		case ".zgroup", ".zarray":
-			keys++
-		case ".zattrs", ".zmetadata":
-		case zarr.MetaName:
-			newer = true
-		default:
-			for ; at != "" && !w.some[at]; at, _ = splitKey(at) {
-				w.some[at] = true
-			}
-		}
-	}
-	switch {
-	case keys == 0 && newer:
-		return nil, fmt.Errorf("%s: an HDF5 file is made of a Zarr hierarchy of version 2, found version 3: %w", name, errors.ErrUnsupported)
-	case keys == 0:
-		return nil, fmt.Errorf("%s: an HDF5 file is made of a Zarr hierarchy, found no .zgroup: %w", name, errors.ErrUnsupported)
+	w := &writer{name: name, buf: make([]byte, 64<<10), nodes: map[string]*outNode{}}
+	var err error
+	if w.listed, err = zarr3.NodesOf(o.Manifest, name, "an HDF5 file"); err != nil {
+		return nil, err
 	}
 	w.nodes[""] = &outNode{obj: h5.Object{Kind: h5.Group}}
-	var err error
 	if w.out, err = storekit.Create(ctx, st, name); err != nil {
 		return nil, err
 	}
@@ -110,12 +93,6 @@ func fromZarr(ctx context.Context, st store.Store, name string, o format.CreateO
 		w.Out = w.wait
 	}
 	return w, w.Append(make([]byte, h5.SuperblockSize))
-}
-
-// splitKey splits a key, or a path, at its last slash.
-func splitKey(name string) (at, last string) {
-	i := strings.LastIndexByte(name, '/')
-	return name[:max(i, 0)], name[i+1:]
 }
 
 // order has metadata before chunks, and what the metadata of others depends on first.
@@ -142,13 +119,13 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	case !fs.ValidPath(e.Name) || !utf8.ValidString(e.Name) || strings.Contains(e.Name, "\x00"):
 		return kit.Refuse(e.Name, "HDF5 cannot have this name")
 	}
-	at, last := splitKey(e.Name)
+	at, last := zarrkey.Split(e.Name)
 	var err error
 	switch last {
 	case ".zmetadata": // it says what the others say
 	case ".zarray", ".zgroup", ".zattrs":
 		var text []byte
-		if text, err = w.read(ctx, e, r, mostText); err != nil {
+		if text, err = zarr3.ReadKey(ctx, e, r, w.buf, mostText); err != nil {
 			return err
 		}
 		switch n := w.nodes[at]; last {
@@ -175,30 +152,11 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	}
 	w.dangling = nil
 	if err != nil {
-		if _, ok := errors.AsType[kit.EntryError](err); ok || !errors.Is(err, errors.ErrUnsupported) && !isZarr(err) {
-			return err
-		}
-		return kit.Refuse(e.Name, "%s", err.Error())
+		return zarr3.Refused(e, err)
 	}
 	w.sum.Entries++
 	w.sum.Content += e.Size
 	return nil
-}
-
-// isZarr reports whether an error says what is wrong with keys.
-func isZarr(err error) bool {
-	_, ok := errors.AsType[*zarr.KeyError](err)
-	return ok || errors.Is(err, zarr.ErrCorrupt) || errors.Is(err, zarr.ErrLimit)
-}
-
-// read returns a content of at most most bytes.
-func (w *writer) read(ctx context.Context, e format.Entry, r io.Reader, most int64) ([]byte, error) {
-	if e.Size > most {
-		return nil, kit.Refuse(e.Name, "%d bytes exceed the limit of %d", e.Size, most)
-	}
-	b := bytes.NewBuffer(make([]byte, 0, min(e.Size, 1<<20)))
-	err := kit.CopyContent(ctx, e, r, w.buf, nil, func(p []byte) error { b.Write(p); return nil })
-	return b.Bytes(), err
 }
 
 // node returns the node at a path, which is made, with the groups above it, if it is not there.
@@ -206,7 +164,7 @@ func (w *writer) node(at string) (*outNode, error) {
 	if n := w.nodes[at]; n != nil {
 		return n, nil
 	}
-	above, _ := splitKey(at)
+	above, _ := zarrkey.Split(at)
 	dir, err := w.node(above)
 	if err != nil {
 		return nil, err
@@ -383,7 +341,7 @@ func (w *writer) links() {
 		if at == "" || n.refused {
 			continue
 		}
-		above, name := splitKey(at)
+		above, name := zarrkey.Split(at)
 		l := h5.Link{Name: name, Addr: n.addr}
 		if n.soft != "" {
 			l.Kind, l.Target = h5.SoftLink, n.soft
@@ -399,11 +357,7 @@ func (w *writer) follow(n *outNode) *outNode {
 		if n == nil || n.soft == "" {
 			return n
 		}
-		to := n.soft
-		if !strings.HasPrefix(to, "/") {
-			to = path.Dir("/"+n.path) + "/" + to
-		}
-		n = w.nodes[strings.Trim(path.Clean(to), "/")]
+		n = w.nodes[zarrkey.LinkTarget(n.path, n.soft)]
 	}
 	return nil
 }

@@ -2,10 +2,7 @@ package hdf5_test
 
 import (
 	"bytes"
-	"compress/gzip"
-	"compress/zlib"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +14,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -28,6 +24,7 @@ import (
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/testkit/zarrtest"
 	"github.com/holdall/holdall/store"
 	_ "github.com/holdall/holdall/store/all"
 	"github.com/holdall/holdall/store/storetest"
@@ -207,39 +204,23 @@ func TestFilesAreWrittenWithTheValuesOfFixtures(t *testing.T) {
 	}
 }
 
-// folder is a Zarr hierarchy in a folder.
-type folder map[string][]byte
-
-func (f folder) open(t testing.TB) *holdall.Archive {
-	t.Helper()
-	dir := t.TempDir()
-	for name, b := range f {
-		file := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, b, 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return keysOf(t, dir)
-}
+type folder = zarrtest.Folder
 
 // Hierarchies at random, of what other writers of Zarr make, too: other orders, codecs and separators, chunks that are
 // larger than the array or were never written.
 func TestHierarchiesAtRandomAreWritten(t *testing.T) {
 	rnd := testkit.Rand(t)
 	for range testkit.Rounds(t, 40) {
-		f := folder{".zgroup": []byte(`{"zarr_format":2}`), ".zattrs": randomAttributes(rnd, nil)}
+		f := folder{".zgroup": []byte(`{"zarr_format":2}`), ".zattrs": zarrtest.RandomAttributes(rnd, nil)}
 		paths := []string{"", "g", "g/h", "ü"}
 		for _, at := range paths[1:] {
-			f[at+"/.zgroup"], f[at+"/.zattrs"] = f[".zgroup"], randomAttributes(rnd, []string{"/g/h", "/ü", "/"})
+			f[at+"/.zgroup"], f[at+"/.zattrs"] = f[".zgroup"], zarrtest.RandomAttributes(rnd, []string{"/g/h", "/ü", "/"})
 		}
 		f["g/soft/.zgroup"], f["g/soft/.zattrs"] = f[".zgroup"], []byte(`{"_SOFT_LINK":{"path":"/g/h"}}`)
 		for i := range 12 {
-			randomArray(rnd, f, path.Join(paths[rnd.IntN(len(paths))], fmt.Sprint("a", i)))
+			f.AddArray(rnd, path.Join(paths[rnd.IntN(len(paths))], fmt.Sprint("a", i)))
 		}
-		in := f.open(t)
+		in := keysOf(t, f.Dir(t))
 		out, left := written(t, in)
 		for key, err := range left {
 			t.Errorf("%s: %v\n%s", key, err, f[key])
@@ -251,155 +232,6 @@ func TestHierarchiesAtRandomAreWritten(t *testing.T) {
 			return
 		}
 	}
-}
-
-var words = []string{"", "a", "größe", "NaN!", "with \"quotes\"", "日本", strings.Repeat("long ", 50)}
-
-func randomAttributes(rnd *rand.Rand, targets []string) []byte {
-	all := map[string]any{}
-	one := map[string]func() any{
-		"bool":   func() any { return rnd.IntN(2) == 1 },
-		"int":    func() any { return rnd.Int64() - rnd.Int64() },
-		"large":  func() any { return uint64(1<<63) + rnd.Uint64N(1<<62) },
-		"float":  func() any { return json.Number(strconv.FormatFloat(rnd.NormFloat64(), 'e', -1, 64)) },
-		"word":   func() any { return []string{"NaN", "Infinity", "-Infinity"}[rnd.IntN(3)] },
-		"string": func() any { return words[rnd.IntN(len(words))] },
-	}
-	if targets != nil {
-		one["ref"] = func() any {
-			return map[string]any{"_REFERENCE": map[string]any{"path": targets[rnd.IntN(len(targets))], "source": ".", "object_id": nil, "source_object_id": nil}}
-		}
-	}
-	for name, value := range one {
-		if all[name] = value(); rnd.IntN(2) == 0 {
-			list := []any{}
-			for range 1 + rnd.IntN(4) {
-				list = append(list, value())
-			}
-			if all[name+"s"] = list; rnd.IntN(2) == 0 {
-				all[name+"s"] = []any{list, list}
-			}
-		}
-	}
-	all["none"], all["empty"] = nil, []any{}
-	b, _ := json.Marshal(all)
-	return b
-}
-
-// randomArray adds an array to a hierarchy.
-func randomArray(rnd *rand.Rand, f folder, at string) {
-	rank := rnd.IntN(4)
-	shape, chunk, grid, n := make([]int, rank), make([]int, rank), make([]int, rank), 1
-	for i := range rank {
-		shape[i] = rnd.IntN(9)
-		chunk[i] = 1 + rnd.IntN(10)
-		if rnd.IntN(3) == 0 && shape[i] > 0 {
-			chunk[i] = shape[i]
-		}
-		grid[i] = (shape[i] + chunk[i] - 1) / chunk[i]
-		n *= chunk[i]
-	}
-	dtypes := []string{"|b1", "|i1", "<u2", ">i4", "<i8", ">u8", "<f2", ">f4", "<f8", "<c8", ">c16", "|S3", "|V5", "<M8[ns]", "|O", "<U4", "record"}
-	dtype := dtypes[rnd.IntN(len(dtypes))]
-	size, fill, filters := 0, []string{"null", "0"}[rnd.IntN(2)], []string{}
-	compressor := []string{"null", `{"id":"zlib","level":5}`, `{"id":"gzip","level":5}`}[rnd.IntN(3)]
-	name := strconv.Quote(dtype)
-	switch {
-	case dtype == "record":
-		name, size = `[["a","<i2"],["b","|S3",[2]],["c",[["d",">f8"],["e","|b1"]]]]`, 17
-	case dtype == "|O":
-		filters = append(filters, []string{`{"id":"vlen-utf8"}`, `{"id":"vlen-array","dtype":"<i2"}`}[rnd.IntN(2)])
-		fill = "null"
-		if strings.Contains(filters[0], "utf8") {
-			fill = `""`
-		}
-	default:
-		size, _ = strconv.Atoi(strings.TrimSuffix(dtype[2:], "[ns]"))
-		if dtype[1] == 'U' {
-			size *= 4
-		}
-		switch {
-		case dtype[1] == 'U':
-			fill = `"äb"`
-		case dtype[1] == 'S' || dtype[1] == 'V':
-			fill = "null"
-		case strings.ContainsRune("iuf", rune(dtype[1])) && rnd.IntN(2) == 0:
-			fill = "7"
-		}
-	}
-	if size > 1 && rnd.IntN(3) == 0 {
-		filters = append(filters, fmt.Sprintf(`{"id":"shuffle","elementsize":%d}`, size))
-	}
-	order, separator := "CF"[rnd.IntN(2)], "./"[rnd.IntN(2)]
-	if rank == 0 {
-		rank, shape, chunk, grid = 1, []int{1}, []int{1}, []int{1}
-		f[at+"/.zattrs"] = []byte(`{"_SCALAR":true}`)
-	}
-	list := func(all []int) string { b, _ := json.Marshal(all); return string(b) }
-	f[at+"/.zarray"] = fmt.Appendf(nil, `{"zarr_format":2,"shape":%s,"chunks":%s,"dtype":%s,"fill_value":%s,"order":"%c","filters":[%s],"compressor":%s,"dimension_separator":"%c"}`,
-		list(shape), list(chunk), name, fill, order, strings.Join(filters, ","), compressor, separator)
-	chunks := 1
-	for _, g := range grid {
-		chunks *= g
-	}
-	for i := range chunks {
-		if rnd.IntN(4) == 0 {
-			continue // never written
-		}
-		key, rest := make([]string, rank), i
-		for d := rank - 1; d >= 0; d-- {
-			key[d], rest = strconv.Itoa(rest%grid[d]), rest/grid[d]
-		}
-		f[at+"/"+strings.Join(key, string(separator))] = randomChunk(rnd, dtype, size, n, filters, compressor)
-	}
-}
-
-func randomChunk(rnd *rand.Rand, dtype string, size, n int, filters []string, compressor string) []byte {
-	b := testkit.Noise(rnd, size*n)
-	switch {
-	case dtype == "|O":
-		b = binary.LittleEndian.AppendUint32(nil, uint32(n))
-		for range n {
-			text := words[rnd.IntN(len(words))]
-			if strings.Contains(filters[0], "array") {
-				text = string(testkit.Noise(rnd, 2*rnd.IntN(5)))
-			}
-			b = append(binary.LittleEndian.AppendUint32(b, uint32(len(text))), text...)
-		}
-	case dtype == "<U4":
-		for i := 0; i < len(b); i += 4 {
-			binary.LittleEndian.PutUint32(b[i:], uint32(0x41+rnd.IntN(400)))
-		}
-	case dtype == "|b1":
-		for i := range b {
-			b[i] &= 1
-		}
-	case dtype == "record":
-		for i := 16; i < len(b); i += 17 {
-			b[i] &= 1
-		}
-	}
-	if len(filters) > 0 && strings.Contains(filters[len(filters)-1], "shuffle") {
-		mixed := make([]byte, len(b))
-		for i := range b {
-			mixed[i%size*n+i/size] = b[i]
-		}
-		b = mixed
-	}
-	var out bytes.Buffer
-	switch {
-	case strings.Contains(compressor, "zlib"):
-		z := zlib.NewWriter(&out)
-		z.Write(b)
-		z.Close()
-	case strings.Contains(compressor, "gzip"):
-		z := gzip.NewWriter(&out)
-		z.Write(b)
-		z.Close()
-	default:
-		return b
-	}
-	return out.Bytes()
 }
 
 // zarray is the metadata of an array of one dimension.
@@ -459,7 +291,7 @@ func TestWhatCannotBeWrittenIsNamed(t *testing.T) {
 		"many/.zarray": "chunks", "big/.zarray": "4 GiB", "pickled/0": "pickle", "numbers/0": "neither strings nor references", "several/0": "several kinds", "lost/0": `"/none"`,
 		"fields/.zattrs": "_COMPOUND_DTYPE", "elsewhere/.zattrs": "--external", "dimensions/.zattrs": "dimension \"good\"", "soft/.zattrs": "no attributes", "lone/.zattrs": "no group or array",
 	}
-	in := f.open(t)
+	in := keysOf(t, f.Dir(t))
 	out, left := written(t, in)
 	for key, text := range want {
 		err := left[key]
@@ -496,7 +328,7 @@ func TestOnlyHierarchiesBecomeHDF5(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "x.h5")
 		said := ""
-		_, err := holdall.Convert(t.Context(), f.open(t), file, holdall.PackOptions{OnError: func(_ string, err error) { said += err.Error() }})
+		_, err := holdall.Convert(t.Context(), keysOf(t, f.Dir(t)), file, holdall.PackOptions{OnError: func(_ string, err error) { said += err.Error() }})
 		if err == nil || !strings.Contains(said+err.Error(), text) {
 			t.Errorf("%s: %s: %v", text, said, err)
 		}
@@ -590,14 +422,14 @@ func FuzzFromZarr(f *testing.F) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 40 {
 		some := folder{}
-		randomArray(rnd, some, "a")
+		some.AddArray(rnd, "a")
 		chunk := []byte("[1]")
 		for key, b := range some {
 			if path.Base(key) != ".zarray" && path.Base(key) != ".zattrs" {
 				chunk = b
 			}
 		}
-		f.Add(some["a/.zarray"], randomAttributes(rnd, []string{"/"}), chunk)
+		f.Add(some["a/.zarray"], zarrtest.RandomAttributes(rnd, []string{"/"}), chunk)
 	}
 	f.Add(zarray(`"|O"`, 1, 1, `,"filters":[{"id":"json2"}],"compressor":null`), []byte(`{"_COMPOUND_DTYPE":[["a","<REFERENCE>"],["b","object"],["c","|S3"]],"_SCALAR":true}`), []byte(`[[{"_REFERENCE":{"path":"a"}},"x","abc"],"|O",[1]]`))
 	f.Add(zarray(`"|O"`, 1, 1, `,"filters":[{"id":"json2"}],"compressor":null`), []byte(`{"_ARRAY_DIMENSIONS":["x"]}`), []byte(`[{"_REFERENCE":{"path":"/a"},"_REGION":[[[0,1]]]},"|O",[1]]`))

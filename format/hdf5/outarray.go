@@ -7,21 +7,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/format/kit"
 	h5 "github.com/holdall/holdall/hdf5"
+	"github.com/holdall/holdall/internal/arrays/zarr3"
 	"github.com/holdall/holdall/zarr"
 )
 
 // outArray is an array that becomes a dataset.
 type outArray struct {
 	*zarr.Array
-	src     *oneChunk
+	src     zarr3.Values // .zarray, and the chunk that is decoded
 	attrs   map[string]any
 	planned bool
 	filled  bool // chunks of text that never come are made
@@ -45,34 +44,6 @@ const (
 	remade                   // elements are made of chunks
 )
 
-// oneChunk is a source with one array of one chunk.
-type oneChunk struct{ text, chunk []byte }
-
-func (s *oneChunk) Get(ctx context.Context, key string, limit int64) ([]byte, error) {
-	b := s.chunk
-	switch key {
-	case ".zarray":
-		b = s.text
-	case ".zattrs":
-		b = nil
-	}
-	if b == nil {
-		return nil, &fs.PathError{Op: "read", Path: key, Err: fs.ErrNotExist}
-	}
-	return b, nil
-}
-
-func (s *oneChunk) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
-	b, err := s.Get(ctx, key, off+n)
-	if err == nil {
-		off, err = zarr.Within(off, n, int64(len(b)))
-	}
-	if err != nil {
-		return nil, err
-	}
-	return b[off:][:n], nil
-}
-
 const (
 	mostChunks = 1 << 24   // of all arrays
 	mostFilled = 1 << 24   // texts of an array that were never written
@@ -93,7 +64,7 @@ func (w *writer) addArray(at string, text []byte) (err error) {
 		return err
 	}
 	n.refused = true
-	x := &outArray{src: &oneChunk{text: text}, attrs: map[string]any{}}
+	x := &outArray{src: zarr3.Values{".zarray": text}, attrs: map[string]any{}}
 	if x.Array, err = zarr.Open(context.Background(), x.src, ""); err != nil {
 		return err
 	}
@@ -304,15 +275,12 @@ const deflateLevel = 4
 
 // addChunk adds a chunk of an array.
 func (w *writer) addChunk(ctx context.Context, e format.Entry, r io.Reader) error {
-	at, _ := splitKey(e.Name)
+	at, listed := w.listed.Within(e.Name)
 	n := w.nodes[at]
-	for ; at != "" && (n == nil || n.in == nil && !n.refused); n = w.nodes[at] {
-		at, _ = splitKey(at)
-	}
 	switch {
-	case at == "":
-		return unsupported("it is not part of an array whose metadata came before")
-	case n.refused:
+	case listed == nil || at == "":
+		return unsupported("it is not part of an array")
+	case n == nil || n.in == nil || n.refused:
 		return nil // that has been reported
 	}
 	x := n.in
@@ -327,37 +295,22 @@ func (w *writer) addChunk(ctx context.Context, e format.Entry, r io.Reader) erro
 		return unsupported("the file already has this chunk")
 	}
 	if x.how == remade {
-		stored, err := w.read(ctx, e, r, mostRemade)
+		stored, err := zarr3.ReadKey(ctx, e, r, w.buf, mostRemade)
 		if err == nil {
 			err = w.remake(ctx, n, i, stored)
 		}
 		return err
 	}
-	start, size := w.Pos, e.Size
-	if x.plain() {
-		if size = bytesOf(x.Chunks, x.DType.Size); e.Size > size || e.Size < size && x.Filled() == 0 {
-			return unsupported("expected a chunk of %d bytes, found %d", size, e.Size)
-		}
+	if x.how == asIs && e.Size > most32 {
+		return unsupported("a chunk of %d bytes is larger than those of HDF5", e.Size)
 	}
-	if size > most32 && x.how == asIs {
-		return unsupported("a chunk of %d bytes is larger than those of HDF5", size)
-	}
-	if err := kit.CopyContent(ctx, e, r, w.buf, nil, w.Append); err != nil {
-		if w.Err == nil {
-			w.TakeBack(start) // otherwise nothing refers to it
-		}
+	start := w.Pos
+	if err := zarr3.CopyChunk(ctx, &w.Appender, &x.Meta, e, r, w.buf); err != nil {
 		return err
 	}
-	for left := size - e.Size; left > 0; left -= min(left, int64(len(zeros))) {
-		if err := w.Append(zeros[:min(left, int64(len(zeros)))]); err != nil {
-			return err
-		}
-	}
-	x.chunks[i] = chunkPlace{addr: start, size: size}
+	x.chunks[i] = chunkPlace{addr: start, size: w.Pos - start}
 	return nil
 }
-
-var zeros [32 << 10]byte
 
 // give gives an array up, which is then not in the file.
 func (w *writer) give(n *outNode, err error) error {
@@ -367,31 +320,25 @@ func (w *writer) give(n *outNode, err error) error {
 
 // number returns the number of a chunk by its key in the array.
 func (x *outArray) number(key string) (i int64, ok bool) {
-	parts := strings.Split(key, x.Separator)
-	if len(x.grid) == 0 {
-		return 0, key == "0" && len(x.chunks) == 1
-	}
-	if len(parts) != len(x.grid) {
-		return 0, false
-	}
-	for d, s := range parts {
-		n, err := strconv.ParseInt(s, 10, 64)
-		if err != nil || strconv.FormatInt(n, 10) != s || n < 0 || n >= x.grid[d] {
-			return 0, false
-		}
+	index, ok := x.ChunkAt(key)
+	for d, n := range index {
+		ok = ok && n < x.grid[d]
 		i = i*x.grid[d] + n
 	}
-	return i, true
+	return i, ok && i < int64(len(x.chunks))
 }
 
 // remake decodes a chunk and writes its elements. If it is nil, it was never written.
 func (w *writer) remake(ctx context.Context, n *outNode, i int64, stored []byte) error {
 	x, o := n.in, &n.obj
 	one := *x.Array
-	if x.src.chunk = stored; o.Layout.Class == h5.Chunked {
+	if o.Layout.Class == h5.Chunked {
 		one.Shape = one.Chunks
 	}
-	defer func() { x.src.chunk = nil }()
+	if key := x.ChunkKey(make([]int64, len(x.Shape))...); stored != nil {
+		x.src[key] = stored
+		defer delete(x.src, key)
+	}
 	if x.varies() {
 		return w.remakeValues(ctx, n, i, &one)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	h5 "github.com/holdall/holdall/hdf5"
+	"github.com/holdall/holdall/internal/arrays/zarr3"
 	"github.com/holdall/holdall/zarr"
 )
 
@@ -20,20 +21,10 @@ const mostAttr = 15 << 20
 // marks are attributes that say what an array is. They are no attributes of the dataset.
 var marks = []string{"_SCALAR", "_EMPTY_DATASPACE", "_COMPOUND_DTYPE", "_ARRAY_DIMENSIONS", "_EXTERNAL_ARRAY_LINK"}
 
-// attrText is a source with the attributes of one node.
-type attrText struct{ oneChunk }
-
-func (s *attrText) Get(ctx context.Context, key string, limit int64) ([]byte, error) {
-	if key == ".zattrs" {
-		return s.text, nil
-	}
-	return s.oneChunk.Get(ctx, key, limit)
-}
-
 // addAttributes adds the attributes of a group or an array. The error names those that HDF5 cannot store; the others
 // are added.
 func (w *writer) addAttributes(ctx context.Context, n *outNode, text []byte) error {
-	all, err := zarr.Attributes(ctx, &attrText{oneChunk{text: text}}, "")
+	all, err := zarr.Attributes(ctx, zarr3.Values{".zattrs": text}, "")
 	if err != nil {
 		return err
 	}
@@ -61,7 +52,7 @@ func (w *writer) addAttributes(ctx context.Context, n *outNode, text []byte) err
 				delete(all, name)
 			}
 		}
-		if x.attrs["_EXTERNAL_ARRAY_LINK"] != nil && !w.some[n.path] && x.Elements() > 0 {
+		if x.attrs["_EXTERNAL_ARRAY_LINK"] != nil && w.listed[n.path].Chunks == 0 && x.Elements() > 0 {
 			return w.give(n, unsupported("the elements of the array are in another file, and are not read from there: --external"))
 		}
 		if x.attrs["_COMPOUND_DTYPE"] != nil && x.DType.Kind == 'O' {

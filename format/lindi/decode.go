@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"io"
-	"path"
 	"slices"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 	"github.com/holdall/holdall/zarr"
 )
 
@@ -30,8 +30,7 @@ const (
 // way returns how the content of a key is decoded. It reports false if damage would not be
 // detected.
 func (k *keys) way(key string) (_ *zarr.Prover, ok bool) {
-	switch path.Base(key) {
-	case ".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json":
+	if zarrkey.IsMeta(key) {
 		return nil, true
 	}
 	if z := k.arrayOf(key); z != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/arrays/zarr3"
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 	"github.com/holdall/holdall/zarr"
 )
 
@@ -264,7 +265,7 @@ func isChunk(last string) bool {
 
 // openArray returns the array at dir, or nil if it cannot be read.
 func (k *keys) openArray(dir string) *array {
-	at, ok := k.find(join(dir, ".zarray"))
+	at, ok := k.find(zarrkey.Join(dir, ".zarray"))
 	if !ok {
 		return nil
 	}
@@ -274,13 +275,6 @@ func (k *keys) openArray(dir string) *array {
 	}
 	p, _ := m.Prover(mostBytes) // the check of the structure reports why not
 	return &array{m, p}
-}
-
-func join(dir, name string) string {
-	if dir == "" {
-		return name
-	}
-	return dir + "/" + name
 }
 
 // find returns the reference of a key that counts.
@@ -314,7 +308,7 @@ func (k *keys) Lookup(ctx context.Context, name string) (format.Entry, error) {
 // relative path is relative to the group that contains the link, although the reference resolves
 // it from the root.
 func (k *keys) link(dir string) (to string) {
-	at, ok := k.find(join(dir, ".zattrs"))
+	at, ok := k.find(zarrkey.Join(dir, ".zattrs"))
 	if !ok {
 		return ""
 	}

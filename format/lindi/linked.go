@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 	"github.com/holdall/holdall/zarr"
 )
 
@@ -66,9 +67,9 @@ func (k *keys) followLinks(ctx context.Context) (all []format.Entry, _ error) {
 			why := strings.TrimSuffix(err.Error(), ": "+errors.ErrUnsupported.Error())
 			*l.fault = k.a.problem(code, format.Error, k.a.place(r), "its chunks are in %q of %s: %s", to.Name, to.URL, why)
 			l.fault.Entry, l.fault.HasEntry = dir, true
-			chunks = []format.Entry{{Name: join(dir, "0"), Fault: l.fault}}
+			chunks = []format.Entry{{Name: zarrkey.Join(dir, "0"), Fault: l.fault}}
 			if m, err := k.meta(dir); err == nil {
-				chunks[0].Name = join(dir, m.ChunkKey(make([]int64, len(m.Shape))...))
+				chunks[0].Name = zarrkey.Join(dir, m.ChunkKey(make([]int64, len(m.Shape))...))
 			}
 		}
 		k.linked[dir] = l
@@ -78,7 +79,7 @@ func (k *keys) followLinks(ctx context.Context) (all []format.Entry, _ error) {
 }
 
 func (k *keys) meta(dir string) (*zarr.Meta, error) {
-	at, ok := k.find(join(dir, ".zarray"))
+	at, ok := k.find(zarrkey.Join(dir, ".zarray"))
 	if !ok {
 		return nil, fs.ErrNotExist
 	}
@@ -96,7 +97,7 @@ func (k *keys) chunksElsewhere(ctx context.Context, dir string, to zarr.External
 		return nil, err
 	}
 	name := strings.Trim(to.Name, "/")
-	e, err := in.Lookup(ctx, join(name, ".zarray"))
+	e, err := in.Lookup(ctx, zarrkey.Join(name, ".zarray"))
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +120,7 @@ func (k *keys) chunksElsewhere(ctx context.Context, dir string, to zarr.External
 			return nil, err
 		}
 		if last := path.Base(e.Name); isChunk(last) && e.Kind == format.File {
-			at := join(dir, last)
+			at := zarrkey.Join(dir, last)
 			if _, own := k.find(at); !own {
 				all = append(all, format.Entry{Name: at, Size: e.Size, Fault: e.Fault, Ref: chunkElsewhere{in, to.URL, e}})
 			}

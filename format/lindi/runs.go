@@ -2,7 +2,6 @@ package lindi
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"io"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 )
 
 // consolidate is the parameter that joins small chunks of an array.
@@ -24,37 +24,7 @@ func joined(param map[string]string) func(a, b format.Entry) int {
 	if param[consolidate] == "" {
 		return nil
 	}
-	return func(a, b format.Entry) int { return inOrder(a.Name, b.Name) }
-}
-
-// inOrder compares keys by their bytes, but numbers in them by their values.
-func inOrder(a, b string) int {
-	x, y := a, b
-	for x != "" && y != "" {
-		m, n := digits(x), digits(y)
-		if m == 0 || n == 0 {
-			if x[0] != y[0] {
-				return cmp.Compare(x[0], y[0])
-			}
-			x, y = x[1:], y[1:]
-			continue
-		}
-		p, q := strings.TrimLeft(x[:m], "0"), strings.TrimLeft(y[:n], "0")
-		if c := cmp.Or(cmp.Compare(len(p), len(q)), strings.Compare(p, q)); c != 0 {
-			return c
-		}
-		x, y = x[m:], y[n:]
-	}
-	return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(a, b))
-}
-
-// digits returns the number of digits at the start of a text.
-func digits(s string) int {
-	n := 0
-	for n < len(s) && '0' <= s[n] && s[n] <= '9' {
-		n++
-	}
-	return n
+	return func(a, b format.Entry) int { return zarrkey.Compare(a.Name, b.Name) }
 }
 
 // runs joins consecutive chunks of an array to members; the references of their keys refer to
@@ -116,7 +86,7 @@ func (g *runs) fits(array string, n int64) bool {
 // isRun reports whether a key has the name of a run.
 func isRun(key string) bool {
 	last := key[strings.LastIndexByte(key, '/')+1:]
-	return len(last) > 1 && last[0] == '~' && digits(last[1:]) == len(last)-1
+	return len(last) > 1 && last[0] == '~' && strings.Trim(last[1:], "0123456789") == ""
 }
 
 // join adds a chunk to the run of its array.
@@ -153,7 +123,7 @@ func (w *archiveWriter) endRun(ctx context.Context) error {
 	defer func() { g.chunks, g.buf = g.chunks[:0], g.buf[:0] }()
 	name := ""
 	if len(g.buf) >= blobFrom {
-		name = w.shortened(blobDir + join(g.array, "~"+strconv.Itoa(g.number[g.array])))
+		name = w.shortened(blobDir + zarrkey.Join(g.array, "~"+strconv.Itoa(g.number[g.array])))
 		g.number[g.array]++
 		e := format.Entry{Name: name, Size: int64(len(g.buf))}
 		if w.err = w.sink.put(ctx, name, e, bytes.NewReader(g.buf)); w.err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store/storetest"
@@ -19,14 +20,14 @@ func TestNumbersInKeysAreComparedByValue(t *testing.T) {
 	got := slices.Clone(want)
 	rnd := testkit.Rand(t)
 	rnd.Shuffle(len(got), func(i, j int) { got[i], got[j] = got[j], got[i] })
-	slices.SortFunc(got, inOrder)
+	slices.SortFunc(got, zarrkey.Compare)
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 	for _, x := range []string{"a/1", "a/01", "a/001"} {
 		for _, y := range []string{"a/1", "a/01", "a/001"} {
-			if (inOrder(x, y) == 0) != (x == y) || inOrder(x, y) != -inOrder(y, x) {
-				t.Errorf("%s, %s: %d", x, y, inOrder(x, y))
+			if (zarrkey.Compare(x, y) == 0) != (x == y) || zarrkey.Compare(x, y) != -zarrkey.Compare(y, x) {
+				t.Errorf("%s, %s: %d", x, y, zarrkey.Compare(x, y))
 			}
 		}
 	}
@@ -54,7 +55,7 @@ func hierarchy(t *testing.T) (keys []string, content map[string][]byte) {
 	for key := range content {
 		keys = append(keys, key)
 	}
-	slices.SortFunc(keys, inOrder)
+	slices.SortFunc(keys, zarrkey.Compare)
 	return keys, content
 }
 

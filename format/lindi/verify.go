@@ -17,6 +17,7 @@ import (
 	"github.com/holdall/holdall/format/kit/jsontext"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/arrays/zarr3"
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/zarr"
@@ -340,7 +341,7 @@ func (c *checker) keys(ctx context.Context, k *keys) error {
 		}
 		if dir, ok := strings.CutSuffix(r.key, "/.zattrs"); ok {
 			if to := k.link(dir); to != "" {
-				to = zarr3.LinkTarget(dir, to)
+				to = zarrkey.LinkTarget(dir, to)
 				if _, err := k.Lookup(ctx, to); errors.Is(err, fs.ErrNotExist) {
 					c.tell(format.Dangling, format.Warning, a.place(r), dir, "soft link to %q, which does not exist", to)
 				}
@@ -522,7 +523,7 @@ func (c *checker) chunks(k *keys, dir string, m *zarr.Meta) {
 		for d := len(grid) - 1; d >= 0; d-- {
 			index[d], rest = rest%grid[d], rest/grid[d]
 		}
-		at, ok := k.find(join(dir, m.ChunkKey(index...)))
+		at, ok := k.find(zarrkey.Join(dir, m.ChunkKey(index...)))
 		if !ok {
 			continue
 		}

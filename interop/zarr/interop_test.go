@@ -392,7 +392,7 @@ func TestZarr3ReadsTranslations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names, two, three []string
+	var names, two, three, written []string
 	for name, array := range g {
 		text, v, err := zarr.Node3(t.Context(), keyed(array.Keys), "", 1<<28)
 		if err != nil {
@@ -415,18 +415,49 @@ func TestZarr3ReadsTranslations(t *testing.T) {
 		write(t, filepath.Join(dir, "2"), array.Keys)
 		write(t, filepath.Join(dir, "3"), keys)
 		names, two, three = append(names, name), append(two, filepath.Join(dir, "2")), append(three, filepath.Join(dir, "3"))
+		written = append(written, converted(t, filepath.Join(dir, "2"), "dir"))
 	}
 	if len(names) < 150 {
 		t.Errorf("only %d arrays", len(names))
 	}
-	by2, by3 := read(t, zarr2, "array", two...), read(t, zarr3, "array", three...)
+	by2, by3, ours := read(t, zarr2, "array", two...), read(t, zarr3, "array", three...), read(t, zarr3, "array", written...)
+	sharded := 0
 	for i, name := range names {
 		old, got := by2[i].Members[""], by3[i].Members[""]
 		if by2[i].Error != "" || by3[i].Error != "" || got.Sha != old.Sha || !slices.Equal(got.Values, old.Values) || !slices.Equal(got.Shape, old.Shape) {
 			text, _ := os.ReadFile(filepath.Join(three[i], zarr.MetaName))
 			t.Errorf("%s: %s%.200v, expected %s%.200v\n%s", name, by3[i].Error, got, by2[i].Error, old, text)
 		}
+		text, err := os.ReadFile(filepath.Join(written[i], zarr.MetaName))
+		if strings.Contains(string(text), "sharding_indexed") {
+			sharded++
+		}
+		if got = ours[i].Members[""]; err != nil || ours[i].Error != "" || got.Sha != old.Sha || !slices.Equal(got.Values, old.Values) || !slices.Equal(got.Shape, old.Shape) {
+			t.Errorf("%s, written: %s%.200v, expected %s%.200v\n%s", name, ours[i].Error, got, by2[i].Error, old, text)
+		}
 	}
+	if sharded < 100 {
+		t.Errorf("only %d arrays are in shards", sharded)
+	}
+}
+
+// converted writes a file, an archive or a folder of version 2 as a folder of version 3.
+func converted(t *testing.T, from, format string) string {
+	t.Helper()
+	o := holdall.OpenOptions{Format: format}
+	if format == "" {
+		o.View = "zarr"
+	}
+	in, err := holdall.Open(t.Context(), from, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	to := filepath.Join(t.TempDir(), "z.zarr")
+	if _, err := holdall.Convert(t.Context(), in, to, holdall.PackOptions{OnError: func(name string, err error) { t.Errorf("%s: %v", name, err) }}); err != nil {
+		t.Fatal(err)
+	}
+	return to
 }
 
 // xarray opens by one request for all metadata, in either version.
@@ -477,7 +508,7 @@ func TestFilesOfNetCDFAndAnnData(t *testing.T) {
 			url, _ := serving(t, file)
 			packed, _ := serving(t, archive)
 			name := "/" + filepath.Base(file)
-			if out := run(t, netcdf, script, "compare", file, url+"/z"+name, url+"/z3"+name, packed+"/z/x.lindi.tar", packed+"/z3/x.lindi.tar", back); out != "" {
+			if out := run(t, netcdf, script, "compare", file, url+"/z"+name, url+"/z3"+name, packed+"/z/x.lindi.tar", packed+"/z3/x.lindi.tar", back, converted(t, file, ""), converted(t, archive, "")); out != "" {
 				t.Errorf("%s: %s", file, out)
 			}
 			os.Remove(archive)

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 	"github.com/holdall/holdall/zarr"
 )
 
@@ -101,10 +102,7 @@ func (h *Hierarchy) describing(ctx context.Context) iter.Seq2[holdall.Entry, err
 }
 
 // describes reports whether the value of a key describes a group or an array.
-func describes(key string) bool {
-	last := path.Base(key)
-	return last == ".zgroup" || last == ".zarray" || last == ".zattrs" || last == zarr.MetaName
-}
+func describes(key string) bool { return zarrkey.IsMeta(key) && path.Base(key) != ".zmetadata" }
 
 // parse records the group or the array that a key's value describes.
 func (h *Hierarchy) parse(key string, t told) {

@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"path"
-	"strings"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/naming"
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 )
 
 // maxHops is the longest chain of soft links that is followed.
@@ -51,15 +50,7 @@ func follow(name string, link func(at string) string) (string, bool) {
 		if to == "" {
 			continue
 		}
-		return LinkTarget(at, to+name[i:]), true
+		return zarrkey.LinkTarget(at, to+name[i:]), true
 	}
 	return "", false
-}
-
-// LinkTarget returns the path that a soft link refers to.
-func LinkTarget(at, to string) string {
-	if !strings.HasPrefix(to, "/") {
-		to = path.Dir("/"+at) + "/" + to
-	}
-	return strings.TrimPrefix(path.Clean(to), "/")
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"iter"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/naming"
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/zarr"
 )
@@ -83,22 +83,7 @@ type (
 )
 
 // isOld reports whether only version 2 has keys with this last part.
-func isOld(last string) bool {
-	return last == ".zgroup" || last == ".zarray" || last == ".zattrs" || last == ".zmetadata"
-}
-
-func join(dir, name string) string {
-	if dir == "" {
-		return name
-	}
-	return dir + "/" + name
-}
-
-// split splits a key; dir is "" in the root.
-func split(key string) (dir, last string) {
-	dir, last = path.Split(key)
-	return strings.TrimSuffix(dir, "/"), last
-}
+func isOld(last string) bool { return zarrkey.IsMeta(last) && last != zarr.MetaName }
 
 // text returns the zarr.json at a path.
 func (r *reader) text(ctx context.Context, at string) ([]byte, error) {
@@ -154,7 +139,7 @@ func (r *reader) array(ctx context.Context, at string) (*zarr.Version3, error) {
 func (r *reader) arrayOf(ctx context.Context, key string) (at string, _ *zarr.Version3, _ error) {
 	for at = key; at != ""; {
 		var last string
-		if at, last = split(at); strings.Trim(last, "0123456789.c") != "" {
+		if at, last = zarrkey.Split(at); strings.Trim(last, "0123456789.c") != "" {
 			return "", nil, nil
 		}
 		if a, err := r.array(ctx, at); a != nil || err != nil {
@@ -173,7 +158,7 @@ func notThere(name string) error {
 
 // Lookup finds a key without listing all keys.
 func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) {
-	dir, last := split(name)
+	dir, last := zarrkey.Split(name)
 	if isOld(last) {
 		return format.Entry{}, notThere(name)
 	}
@@ -193,7 +178,7 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 	}
 	if a != nil && a.Anew {
 		if old, ok := a.OldKey(below(at, name)); ok {
-			return r.made(ctx, name, a, join(at, old), nil)
+			return r.made(ctx, name, a, zarrkey.Join(at, old), nil)
 		}
 		if a.IsChunk(below(at, name)) {
 			return format.Entry{}, notThere(name)
@@ -295,7 +280,7 @@ func (t *keyTable) Name(i int) string { return t.rows[i].name }
 func (t *keyTable) Entry(i int) format.Entry {
 	ctx := context.Background()
 	row := t.rows[i]
-	dir, last := split(row.name)
+	dir, last := zarrkey.Split(row.name)
 	switch {
 	case row.fault != nil:
 		return format.Entry{Name: row.name, Fault: row.fault}
@@ -355,17 +340,17 @@ func (r *reader) load(ctx context.Context) (*kit.Index, error) {
 
 // add adds the row of a key, if version 3 has one.
 func (r *reader) add(ctx context.Context, t *keyTable, e format.Entry, stored []byte) error {
-	dir, last := split(e.Name)
+	dir, last := zarrkey.Split(e.Name)
 	switch {
 	case e.Fault != nil && isOld(last):
-		t.rows = append(t.rows, row{name: join(dir, zarr.MetaName), fault: e.Fault})
+		t.rows = append(t.rows, row{name: zarrkey.Join(dir, zarr.MetaName), fault: e.Fault})
 		return nil
 	case last == ".zgroup" || last == ".zarray":
-		if _, err := r.src.keys.Lookup(ctx, join(dir, zarr.MetaName)); err == nil {
+		if _, err := r.src.keys.Lookup(ctx, zarrkey.Join(dir, zarr.MetaName)); err == nil {
 			return nil // a stored zarr.json exists
 		}
 		if last == ".zarray" {
-			if _, err := r.src.keys.Lookup(ctx, join(dir, ".zgroup")); err == nil {
+			if _, err := r.src.keys.Lookup(ctx, zarrkey.Join(dir, ".zgroup")); err == nil {
 				return nil // the .zgroup adds the row
 			}
 		}
@@ -376,10 +361,10 @@ func (r *reader) add(ctx context.Context, t *keyTable, e format.Entry, stored []
 			}
 			return err
 		}
-		t.rows = append(t.rows, row{name: join(dir, zarr.MetaName), size: int64(len(text))})
+		t.rows = append(t.rows, row{name: zarrkey.Join(dir, zarr.MetaName), size: int64(len(text))})
 		for _, link := range r.also[dir] {
 			if !link.own {
-				t.rows = append(t.rows, row{name: join(link.at, zarr.MetaName), size: int64(len(text))})
+				t.rows = append(t.rows, row{name: zarrkey.Join(link.at, zarr.MetaName), size: int64(len(text))})
 			}
 		}
 		return nil
@@ -403,12 +388,12 @@ func (r *reader) add(ctx context.Context, t *keyTable, e format.Entry, stored []
 		t.rows = append(t.rows, row{name: e.Name, size: -1})
 		if a != nil {
 			for _, link := range r.also[at] {
-				t.rows = append(t.rows, row{name: join(link.at, below(at, e.Name)), size: -1})
+				t.rows = append(t.rows, row{name: zarrkey.Join(link.at, below(at, e.Name)), size: -1})
 			}
 		}
 		return nil
 	}
-	made, err := r.made(ctx, join(at, a.Key(below(at, e.Name))), a, e.Name, stored)
+	made, err := r.made(ctx, zarrkey.Join(at, a.Key(below(at, e.Name))), a, e.Name, stored)
 	if err != nil {
 		return err
 	}
@@ -418,7 +403,7 @@ func (r *reader) add(ctx context.Context, t *keyTable, e format.Entry, stored []
 	}
 	t.rows = append(t.rows, x)
 	for _, link := range r.also[at] {
-		x.name = join(link.at, below(at, made.Name))
+		x.name = zarrkey.Join(link.at, below(at, made.Name))
 		t.rows = append(t.rows, x)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/zarr"
 )
@@ -44,7 +45,7 @@ func (s source) GetRange(ctx context.Context, key string, off, n int64) ([]byte,
 
 func (s source) entry(ctx context.Context, key string) (format.Entry, error) {
 	e, err := s.keys.Lookup(ctx, key)
-	if _, last := split(key); err == nil && (!e.Kind.HasContent() || e.Fault != nil && isOld(last)) {
+	if _, last := zarrkey.Split(key); err == nil && (!e.Kind.HasContent() || e.Fault != nil && isOld(last)) {
 		err = notThere(key) // the list reports a damaged key
 	}
 	return e, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/pipe"
+	"github.com/holdall/holdall/internal/arrays/zarrkey"
 	"github.com/holdall/holdall/internal/base/meter"
 	"github.com/holdall/holdall/internal/read/content"
 	"github.com/holdall/holdall/store/storekit"
@@ -77,7 +78,7 @@ func (g *graft) choose(ctx context.Context, names []string) error {
 	all := len(names) == 0
 	for i, name := range names {
 		name = strings.Trim(name, "/")
-		if !g.is(ctx, g.from, keyOf(name, groupKey)) && !g.is(ctx, g.from, keyOf(name, arrayKey)) {
+		if !g.is(ctx, g.from, zarrkey.Join(name, groupKey)) && !g.is(ctx, g.from, zarrkey.Join(name, arrayKey)) {
 			return &fs.PathError{Op: "find", Path: names[i], Err: fs.ErrNotExist}
 		}
 		all = all || name == ""
@@ -111,24 +112,12 @@ func (g *graft) add(e format.Entry) {
 	key := g.o.Prefix + e.Name
 	g.added[key] = true
 	g.entries = append(g.entries, e)
-	switch dir, last := split(key); last {
+	switch dir, last := zarrkey.Split(key); last {
 	case arrayKey:
 		g.arrays[dir] = true
 	case groupKey:
 		g.groups[dir] = true
 	}
-}
-
-func split(key string) (dir, last string) {
-	i := strings.LastIndexByte(key, '/')
-	return key[:max(i, 0)], key[i+1:]
-}
-
-func keyOf(dir, last string) string {
-	if dir == "" {
-		return last
-	}
-	return dir + "/" + last
 }
 
 // fits returns an error if an array would replace a group, or a group an array. It also finds the
@@ -138,7 +127,7 @@ func (g *graft) fits(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		dir, last := split(e.Name)
+		dir, last := zarrkey.Split(e.Name)
 		switch {
 		case last == groupKey && g.arrays[dir]:
 			return fmt.Errorf("%q is a group in the archive and an array in the source: remove it first: %w", dir, fs.ErrExist)
@@ -156,7 +145,7 @@ func (g *graft) inArray(dir string) bool {
 		if dir == "" {
 			return false
 		}
-		dir, _ = split(dir)
+		dir, _ = zarrkey.Split(dir)
 	}
 	return true
 }
@@ -166,13 +155,13 @@ func (g *graft) surround(ctx context.Context) error {
 	known := map[string]bool{}
 	for _, dir := range slices.Concat(slices.Sorted(maps.Keys(g.groups)), slices.Sorted(maps.Keys(g.arrays))) {
 		for dir != "" {
-			if dir, _ = split(dir); known[dir] {
+			if dir, _ = zarrkey.Split(dir); known[dir] {
 				break
 			}
 			known[dir] = true
 			switch {
-			case g.groups[dir], g.is(ctx, g.there, keyOf(dir, groupKey)):
-			case g.arrays[dir], g.is(ctx, g.there, keyOf(dir, arrayKey)):
+			case g.groups[dir], g.is(ctx, g.there, zarrkey.Join(dir, groupKey)):
+			case g.arrays[dir], g.is(ctx, g.there, zarrkey.Join(dir, arrayKey)):
 				return fmt.Errorf("%q is an array, which cannot contain anything: %w", dir, fs.ErrExist)
 			default:
 				if err := g.group(ctx, dir); err != nil {
@@ -189,7 +178,7 @@ func (g *graft) group(ctx context.Context, dir string) error {
 	if name, ok := strings.CutPrefix(dir, g.o.Prefix); ok && name != "" {
 		bare := true
 		for _, last := range []string{groupKey, attrsKey} {
-			e, err := g.from.Reader.Lookup(ctx, keyOf(name, last))
+			e, err := g.from.Reader.Lookup(ctx, zarrkey.Join(name, last))
 			if err == nil && e.Fault == nil {
 				g.add(e)
 				bare = bare && last != groupKey
@@ -203,7 +192,7 @@ func (g *graft) group(ctx context.Context, dir string) error {
 	}
 	const text = `{"zarr_format": 2}`
 	g.groups[dir] = true
-	return g.m.Put(ctx, format.Entry{Name: keyOf(dir, groupKey), Size: int64(len(text))}, strings.NewReader(text))
+	return g.m.Put(ctx, format.Entry{Name: zarrkey.Join(dir, groupKey), Size: int64(len(text))}, strings.NewReader(text))
 }
 
 // clear removes the obsolete keys.
