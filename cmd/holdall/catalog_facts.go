@@ -179,7 +179,7 @@ func (a *app) addRecordings(ctx context.Context, c *book.Book, addresses []strin
 		a.warn("%s unchanged", count(unchanged, "recording"))
 	}
 	if others > 0 {
-		a.warn("%s left out that are not NWB", count(others, "file"))
+		a.warn("%s left out, not NWB", count(others, "file"))
 	}
 	return answer(failed)
 }

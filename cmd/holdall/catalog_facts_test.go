@@ -55,7 +55,7 @@ func TestRecordingsOfABucket(t *testing.T) {
 	}
 	asked("")
 	out, errs := run(0, "catalog", "add", "--facts", "nwb", "s3://dandiset")
-	if strings.Count(out, "added, 1 entry") != 20 || !strings.Contains(errs, "1 file left out that are not NWB") {
+	if strings.Count(out, "added, 1 entry") != 20 || !strings.Contains(errs, "1 file left out, not NWB") {
 		t.Errorf("%s%s", out, errs)
 	}
 	// Two to read it, one for its version afterwards, one for its parity, and one that records it beside.
@@ -67,6 +67,11 @@ func TestRecordingsOfABucket(t *testing.T) {
 	}
 	if n := asked("a%20b.nwb"); n != 0 {
 		t.Errorf("%d requests for what is known", n)
+	}
+	// A recording that was cut off is not taken for a file of something else.
+	s.Put("dandiset", "sub-99/cut.nwb", content[:5000])
+	if _, errs = run(1, "catalog", "add", "--facts", "nwb", "s3://dandiset/sub-99/"); !strings.Contains(errs, "sub-99/cut.nwb: hdf5: ") {
+		t.Error(errs)
 	}
 	s.Put("dandiset", "sub-03/a b.nwb", testkit.Read(t, "../../internal/app/explore/testdata/session.nwb"))
 	if out, errs = run(0, "catalog", "add", "--facts", "nwb", "s3://dandiset/sub-00/", "s3://dandiset/sub-03"); !strings.Contains(errs, "1 recording unchanged") || !strings.Contains(out, "sub-03/a%20b.nwb: replaced") {

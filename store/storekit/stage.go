@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -260,7 +259,7 @@ func (s *Stage) Vacant(ctx context.Context, name string) error {
 		case err != nil:
 			return err
 		}
-		return fmt.Errorf("%s is a folder with %s in it, and is not replaced: %w", name, path.Base(info.Name), fs.ErrExist)
+		return fmt.Errorf("%s is a folder with %s in it, and is not replaced: %w", name, strings.TrimPrefix(info.Name, folder), fs.ErrExist)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -46,11 +46,11 @@ func (s *Survey) readFacts(ctx context.Context, o holdall.OpenOptions) error {
 	if s.Size, s.Version, ok = s.opened(ctx); !ok {
 		return errors.New("a recording of several objects cannot be recorded as one file: 'holdall convert' makes one of it")
 	}
-	if !hierarchy.Is(ctx, in) {
-		return ErrNoRecording
-	}
 	if err := damaged(in.Doubt()); err != nil {
 		return err
+	}
+	if !hierarchy.Is(ctx, in) {
+		return ErrNoRecording
 	}
 	h, err := hierarchy.Read(ctx, in)
 	if err != nil {
