@@ -68,8 +68,8 @@ def test_samples_of_a_folder(pack):
     a = pack({"a/1": b"1", "a/b/2": b"2", "a-b/3": b"3", "ab/4": b"4", "5": b"5"}, "x.caf")
     assert {name for name, _ in Samples(a, folder="a/")} == {"a/1", "a/b/2"}
     assert [name for name, _ in Samples(a, folder="a/b")] == ["a/b/2"]
-    assert len(Samples(a, folder="nowhere")) == 0
-    assert list(Stream(Samples(a, folder="nowhere"))) == []
+    with pytest.raises(holdall.NotFoundError, match="'nowhere': there are no files in this folder"):
+        Samples(a, folder="nowhere")
 
 
 def test_groups(pack):
@@ -351,6 +351,45 @@ def test_workers_that_live_on_count_epochs(archive):
     passes = [[name for batch in loader for name in batch] for _ in range(3)]
     assert all(len(set(p)) == 1000 for p in passes)
     assert len(set(map(tuple, passes))) == 3
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_each_loop_over_a_loader_is_the_next_epoch(archive, start):
+    samples = Samples(archive)
+    want = []
+    for epoch in range(4):
+        stream = Stream(samples, seed=3, block=20)
+        stream.set_epoch(epoch)
+        want.append(names(stream))
+    stream = Stream(samples, seed=3, block=20)
+    loader = DataLoader(stream, 25, num_workers=1, collate_fn=names, multiprocessing_context=start)
+    got = [[n for batch in loader for n in batch] for _ in range(3)]
+    assert got == want[:3]
+    stream.set_epoch(1)
+    assert [n for batch in loader for n in batch] == want[1]
+    # With other workers.
+    for workers, epoch in [(3, 2), (2, 3)]:
+        loader = DataLoader(stream, 25, num_workers=workers, collate_fn=names, multiprocessing_context=start)
+        found = [n for batch in loader for n in batch]
+        assert sorted(found) == sorted(want[0])
+        assert stream.state_dict()["epoch"] == epoch + 1
+        first = [n for n in found if n in set(want[epoch][: 1000 // workers])]
+        assert first == want[epoch][: 1000 // workers]
+
+
+def test_workers_that_live_on_learn_of_the_epoch(archive):
+    stream = Stream(Samples(archive), seed=3, block=20)
+    loader = DataLoader(stream, 17, num_workers=2, persistent_workers=True, collate_fn=names)
+    passes = []
+    for epoch in [0, 1, 0, 5, 5]:
+        stream.set_epoch(epoch)
+        passes.append([n for batch in loader for n in batch])
+    assert passes[0] == passes[2] != passes[1] and passes[3] == passes[4] and passes[3] not in passes[:3]
+
+
+def test_a_stream_takes_what_samples_take(archive, files):
+    assert dict(Stream(str(archive))) == files
+    assert "1000 of" in repr(Stream(str(archive), rank=1, world=4).samples) and "rank 1 of 4" in repr(Stream(str(archive), rank=1, world=4))
 
 
 def left(state):

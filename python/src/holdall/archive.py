@@ -143,6 +143,11 @@ class Archive(Mapping[str, bytes]):
     # Properties of the whole archive, and closing
 
     @property
+    def near(self) -> bool:
+        """Whether reads take no requests."""
+        return self.source.near
+
+    @property
     def bytes(self) -> int:
         """The total size of all files in bytes."""
         return self._rows.total

@@ -14,16 +14,25 @@ decode.
 from __future__ import annotations
 
 import os
+import struct
 import sys
 from array import array
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain
+from hashlib import sha256
+from itertools import accumulate, chain, islice
+from mmap import mmap
+from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import finalize
 
 from . import open as _open
 from .archive import Archive
+from .errors import NotFoundError
 from .order import Order, part_of
 
 if TYPE_CHECKING:
@@ -68,6 +77,8 @@ class Samples:
         """Find the files, or the first file of each group."""
         self._runs = self.archive.ranges(self.folder)
         self._ends = list(accumulate(map(len, self._runs)))
+        if self.folder and not self._ends[-1]:
+            raise NotFoundError(self.archive.address, "there are no files in this folder", self.folder)
         self._stored: Sequence[int] | None = None
         self._firsts: array[int] | None = None
         if self.grouped:
@@ -81,7 +92,11 @@ class Samples:
                 last = key if kind else ""
 
     def __len__(self) -> int:
-        return self._ends[-1] if self._firsts is None else len(self._firsts)
+        return (self._ends[-1] if self._ends else 0) if self._firsts is None else len(self._firsts)
+
+    def __repr__(self) -> str:
+        folder = f", folder={self.folder!r}" if self.folder else ""
+        return f"<holdall.datasets.Samples {len(self)} of {self.archive.address!r}{folder}{', grouped' if self.grouped else ''}>"
 
     def __getitem__(self, number: int) -> Any:
         return self.__getitems__([number])[0]
@@ -220,7 +235,7 @@ class _Ordered:
 
     def __init__(
         self,
-        samples: Samples,
+        samples: Any,
         *,
         shuffle: bool = True,
         exact: bool = False,
@@ -231,6 +246,8 @@ class _Ordered:
         block: int | None = None,
         mix: int = 8,
     ) -> None:
+        if not isinstance(samples, Samples):
+            samples = Samples(samples)  # an archive, or what stands for one
         block = samples.block() if block is None else block
         if rank is None and world is None:
             rank, world = _rank()
@@ -242,23 +259,29 @@ class _Ordered:
         samples.stored()  # before workers are forked, so that they need not do it
         self._order = Order(len(samples), block, mix, seed, 0, shuffle, exact)
         self._rank, self._world, self._even = rank, world, even
-        self._epoch = 0
+        self._passes = _Passes()
         self._pass: _Pass | None = None
         self._resume: dict[str, Any] | None = None
 
     def __len__(self) -> int:
         return len(self._part(self._order.count, self._rank, self._world))
 
+    def __repr__(self) -> str:
+        return f"<holdall.datasets.{type(self).__name__} {len(self)} of {self.samples!r}, rank {self._rank} of {self._world}>"
+
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next pass. By default it is the one after the last pass."""
-        if self._resume is None or self._resume["epoch"] != epoch:
-            self._epoch, self._pass, self._resume = epoch, None, None
+        self._pass = None
+        if self._passes.begun() or self._resume is not None and self._resume["epoch"] != epoch:
+            self._resume = None
+        self._passes.set(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the last pass for load_state_dict. It can be stored as JSON."""
         p = self._pass
         if p is None or p.ended:
-            return self._resume or self._state(self._epoch, None)
+            resume = None if self._passes.begun() else self._resume
+            return resume or self._state(self._passes.next(), None)
         return self._state(p.epoch, [p.left(p.taken) if worker == p.worker else None for worker in range(p.workers)])
 
     def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
@@ -272,7 +295,8 @@ class _Ordered:
                 if theirs != mine[key]:
                     raise ValueError(f"state of another order: {key} is {mine[key]!r} here, {theirs!r} there")
         found = [state for state in states if state["order"] == mine] or [self._joined(states)]
-        self._epoch, self._pass, self._resume = found[0]["epoch"], None, found[0]
+        self._pass, self._resume = None, found[0]
+        self._passes.set(found[0]["epoch"])
 
     def _joined(self, states: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the state of this rank from those of all ranks, whose number was different."""
@@ -312,7 +336,7 @@ class _Ordered:
 
     def _workers(self, workers: int) -> _Left:
         """Return what each worker has in the next pass."""
-        left = _left(self._resume) if self._resume is not None else None
+        left = _left(self._resume) if self._resume is not None and self._passes.begun() < 2 else None
         if left is None:
             return self._fresh(self._rank, self._world, workers)
         if len(left) == workers:
@@ -320,13 +344,14 @@ class _Ordered:
         pieces = _together(left)
         return [_cut(pieces, part_of(range(_count(pieces)), worker, workers)) for worker in range(workers)]
 
-    def _begin(self, worker: int, workers: int) -> _Pass:
+    def _begin(self, worker: int, workers: int, seed: int | None) -> _Pass:
+        epoch, first = self._passes.begin(seed)
+        if not first:
+            self._resume = None
         pieces = self._workers(workers)[worker]
         if pieces is None:
             raise ValueError(f"state without worker {worker}")
-        self._pass = _Pass(self._epoch, worker, workers, pieces)
-        # A worker that lives on does not learn about epochs, so it counts them.
-        self._epoch, self._resume = self._epoch + 1, None
+        self._pass = _Pass(epoch, worker, workers, pieces)
         return self._pass
 
     def _windows(self, p: _Pass) -> Iterator[list[int]]:
@@ -340,18 +365,92 @@ class _Ordered:
                 left -= len(window)
                 if left <= 0:
                     break
-        p.ended = True
+
+
+class _Passes:
+    """Counts the passes over a stream since its epoch was set.
+
+    All processes that have the stream share the count, also those that are forked or get it by pickle. So the workers of
+    each epoch know which one it is, and those that live on learn of an epoch that is set. Each loader gives all its
+    workers one random number, the seed: those with the same seed are in the same pass.
+
+    In memory are the epoch, and the number and the key of the last two passes, each with their sum. The first worker
+    that begins a pass writes it. Several may do that at once, because they write the same.
+    """
+
+    _LEN = 56
+
+    def __init__(self) -> None:
+        self._shared: Any = mmap(-1, self._LEN)  # forked processes have the same memory
+        self._path = ""
+        self._mine: dict[int, int] = {}  # how often each seed was seen here
+
+    def __getstate__(self) -> str:
+        if not self._path:
+            try:
+                fd, self._path = mkstemp(prefix="holdall-epochs-")
+            except OSError:
+                return ""
+            try:
+                os.write(fd, self._shared[:])
+                self._shared = mmap(fd, self._LEN)
+            finally:
+                os.close(fd)
+            finalize(self, _remove, self._path, os.getpid())
+        return self._path
+
+    def __setstate__(self, path: str) -> None:
+        self.__init__()  # type: ignore[misc]
+        with suppress(OSError), open(path, "r+b") as f:  # on another machine there is none
+            self._shared, self._path = mmap(f.fileno(), self._LEN), path
+
+    def set(self, epoch: int) -> None:
+        """Set the epoch of the next pass."""
+        self._shared[:] = struct.pack("<7q", epoch, *[0] * 6)
+
+    def _last(self) -> tuple[int, int, int]:
+        """Return the epoch that was set, and the number and the key of the last pass."""
+        epoch, *n = struct.unpack("<7q", self._shared[:])
+        return epoch, *max((n[i], n[i + 1]) if n[i] + n[i + 1] == n[i + 2] else (0, 0) for i in (0, 3))
+
+    def begin(self, seed: int | None) -> tuple[int, bool]:
+        """Return the epoch of the next pass, and whether it is the first one. A worker has a seed."""
+        self._mine[seed or 0] = again = self._mine.get(seed or 0, 0) + 1
+        text = f"{seed} {again}" if seed is not None else f"{again} {os.getpid()} {id(self)}"
+        key = int.from_bytes(sha256(text.encode()).digest()[:7], "big")
+        epoch, number, last = self._last()
+        if key != last:
+            number += 1
+            at = 8 + 24 * (number % 2)
+            self._shared[at : at + 24] = struct.pack("<3q", number, key, number + key)
+        return epoch + number - 1, number == 1
+
+    def begun(self) -> int:
+        """Return how many passes have begun."""
+        return self._last()[1]
+
+    def next(self) -> int:
+        """Return the epoch of the next pass."""
+        epoch, number, _ = self._last()
+        return epoch + number
+
+
+def _remove(path: str, pid: int) -> None:
+    if os.getpid() == pid:
+        with suppress(OSError):
+            os.unlink(path)
 
 
 class Sampler(_Ordered):
     """The order of a :class:`Stream`, as numbers, for loaders that use a sampler. It has the arguments of a stream."""
 
     def __iter__(self) -> Iterator[int]:
-        p = self._begin(0, 1)
+        p = self._begin(0, 1, None)
         for numbers in self._windows(p):
             for number in numbers:
                 p.taken += 1
                 yield number
+        p.ended = True
 
     def state_after(self, samples: int) -> dict[str, Any]:
         """Return the state after that many samples have been taken from a loader, which requests numbers in advance."""
@@ -373,16 +472,39 @@ class Stream(_Ordered, _Iterable):
         even          all ranks get the same length; the rest is left out, a different one in each epoch
         block         number of samples that stay together, by default about 4 MiB
         mix           number of blocks that are mixed with each other; that many are in memory at once
+        ahead         how often that is read ahead, by threads; by default 2 if the archive is on a server, else 0
     """
+
+    def __init__(self, samples: Any, *, ahead: int | None = None, **how: Any) -> None:
+        super().__init__(samples, **how)
+        if ahead is None:
+            ahead = 0 if self.samples.archive.near else 2
+        self._ahead = ahead
 
     def __iter__(self) -> Iterator[Any]:
         p = self._begin(*_worker())
-        for numbers in self._windows(p):
-            samples = self.samples.read(numbers)
+        for samples in self._read(self._windows(p)):
             samples.reverse()
             while samples:
                 p.taken += 1
                 yield self.samples.decoded(samples.pop())
+        p.ended = True
+
+    def _read(self, windows: Iterator[list[int]]) -> Iterator[list[Any]]:
+        """Read windows, and some before they are wanted."""
+        read = self.samples.read
+        if not self._ahead:
+            yield from map(read, windows)
+            return
+        pool = ThreadPoolExecutor(self._ahead, "holdall-ahead")
+        try:
+            coming = deque(pool.submit(read, window) for window in islice(windows, self._ahead))
+            while coming:
+                samples = coming.popleft().result()
+                coming.extend(pool.submit(read, window) for window in islice(windows, 1))
+                yield samples
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def state_after(self, batches: int, batch_size: int, workers: int, drop_last: bool = False) -> dict[str, Any]:
         """Return the state after that many batches have come from a DataLoader with workers, since it was created.
@@ -398,7 +520,7 @@ class Stream(_Ordered, _Iterable):
                 if batches and left[worker] >= smallest:
                     n = min(left[worker], batch_size)
                     taken[worker], left[worker], batches = taken[worker] + n, left[worker] - n, batches - 1
-        return self._state(self._epoch, [_cut(p, range(t, _count(p))) for p, t in zip(pieces, taken)])
+        return self._state(self._passes.next() - min(self._passes.begun(), 1), [_cut(p, range(t, _count(p))) for p, t in zip(pieces, taken)])
 
 
 def _rank() -> tuple[int, int]:
@@ -414,8 +536,8 @@ def _rank() -> tuple[int, int]:
     return int(rank), int(world)
 
 
-def _worker() -> tuple[int, int]:
-    """Return which worker of a DataLoader this process is, and the number of workers."""
+def _worker() -> tuple[int, int, int | None]:
+    """Return which worker of a DataLoader this process is, the number of workers, and what is random for all of them."""
     data = sys.modules.get("torch.utils.data")
     info = data.get_worker_info() if data is not None else None
-    return (0, 1) if info is None else (info.id, info.num_workers)
+    return (0, 1, None) if info is None else (info.id, info.num_workers, info.seed - info.id)

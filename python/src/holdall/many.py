@@ -187,6 +187,10 @@ class Many(Archive):
         return [shifted(self.first(i), r) for i, a in enumerate(self._each()) for r in a.ranges(folder)]
 
     @property
+    def near(self) -> bool:
+        return not any("://" in str(a) for a in self.archives)
+
+    @property
     def bytes(self) -> int:
         return sum(size for _, size, _ in self._counts)
 

@@ -3,6 +3,7 @@ server, that are asked for batches ahead, one after the other, and whose batches
 
 import itertools
 import multiprocessing
+import random
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ class _Info:
     id: int
     num_workers: int
     dataset: Any
+    seed: int
 
 
 _info = None
@@ -92,11 +94,12 @@ class _Pool:
     def __init__(self, loader):
         self.results = loader.context.Queue()
         self.tasks, self.processes = [], []
+        seed = random.getrandbits(62)
         for number in range(loader.workers):
             tasks = loader.context.Queue()
             how = loader.dataset, loader.iterable, loader.batch_size, loader.drop_last, loader.collate
             process = loader.context.Process(
-                target=_work, args=(_Info(number, loader.workers, loader.dataset), *how, tasks, self.results), daemon=True
+                target=_work, args=(_Info(number, loader.workers, loader.dataset, seed + number), *how, tasks, self.results), daemon=True
             )
             process.start()
             self.tasks.append(tasks)
