@@ -252,6 +252,31 @@ def test_an_archive_appears_whole_or_not_at_all(tmp_path, kind):
     with holdall.create(path, force=True):
         pass
     assert holdall.verify(path)[1:4] == ("sound", kind, 0)
+    path.chmod(0o600)
+    with holdall.create(path, force=True) as w:
+        w["a"] = b"private"
+    assert path.stat().st_mode & 0o777 == 0o600
+    (tmp_path / "link").symlink_to(path)
+    with holdall.create(tmp_path / "link", format=kind, force=True) as w:
+        w["a"] = b"through a link"
+    assert (tmp_path / "link").is_symlink() and holdall.open(path)["a"] == b"through a link"
+    path.unlink()
+    for make in (path.mkdir, lambda: os.mkfifo(path)):
+        make()
+        with pytest.raises(holdall.HoldallError, match="it is not a file"), holdall.create(path, force=True):
+            pass
+        path.rmdir() if path.is_dir() else path.unlink()
+
+
+def test_an_interrupt_that_is_caught_leaves_no_archive(tmp_path):
+    def interrupted():
+        yield b"1"
+        raise KeyboardInterrupt
+
+    with pytest.raises(holdall.HoldallError, match="it could not be written"), holdall.create(tmp_path / "x.tar") as w:
+        with pytest.raises(KeyboardInterrupt):
+            w["a"] = interrupted()
+    assert os.listdir(tmp_path) == []
 
 
 def test_where_there_are_no_links(tmp_path, monkeypatch):
@@ -303,6 +328,9 @@ def test_a_killed_writer_leaves_nothing_under_the_name(holdall_command, tmp_path
         assert len(os.listdir(tmp_path)) == 1
         with pytest.raises(ZeroDivisionError), holdall.create(path):
             1 / 0
+        if not n:
+            assert run(holdall_command, "pack", "-q", "-o", path, __file__)[0] == 0
+            path.unlink()
         assert len(os.listdir(tmp_path)) == 1
         child.send_signal(how)
         child.wait()
@@ -316,6 +344,28 @@ def test_a_killed_writer_leaves_nothing_under_the_name(holdall_command, tmp_path
             assert run(holdall_command, "pack", "-q", "-o", path, __file__)[0] == 0
             path.unlink()
         assert os.listdir(tmp_path) == []
+
+
+COMMITTING = """
+import os, sys
+sys.path[:0] = {path!r}
+import holdall
+os.{step} = lambda *_: os.kill(os.getpid(), 9)
+with holdall.create({name!r}) as w:
+    w["a"] = b"1"
+"""
+
+
+def test_a_writer_that_is_killed_at_the_end_leaves_all_or_nothing(tmp_path):
+    path = tmp_path / "x.caf"
+    for step in ("fsync", "link", "unlink"):
+        program = COMMITTING.format(path=sys.path, name=str(path), step=step)
+        assert subprocess.run([sys.executable, "-c", program]).returncode == -signal.SIGKILL
+        assert path.exists() == (step == "unlink")
+    assert dict(holdall.open(path)) == {"a": b"1"}
+    with holdall.create(path, force=True) as w:
+        w["a"] = b"2"
+    assert os.listdir(tmp_path) == ["x.caf"]
 
 
 LIMITED = """

@@ -46,7 +46,7 @@ def create(path: str | os.PathLike[str], *, format: str | None = None, index: bo
 
     path: where the archive appears when the block ends without an exception.
     format: "caf", "tar" or "zip"; by default the extension of path.
-    index: make an index beside it, by the command.
+    index: make an index beside it, by the command. If that fails, the archive is there without one.
     force: replace what is at path.
     """
     path = os.fspath(path)
@@ -70,8 +70,11 @@ class Writer:
         if self._index:
             command.find()
         self._target = os.path.realpath(self.path)
-        if not self._force and os.path.lexists(self._target):
-            self._exists()
+        if os.path.lexists(self._target):
+            if not self._force:
+                self._exists()
+            if not os.path.isfile(self._target):
+                raise HoldallError(self.path, "it is not a file, so it is not replaced")
         try:
             self._out = self._open()
         except OSError as err:
@@ -121,7 +124,8 @@ class Writer:
         self._ready = False
         try:
             self._add(name, key, _pieces(content))
-        except BaseException:
+            self._names.add(name)
+        except Exception:
             try:
                 self._out.seek(start)
                 self._out.truncate()
@@ -129,9 +133,11 @@ class Writer:
             except OSError:
                 self._broken = True
             raise
+        except BaseException:  # an interrupt may come between any two steps
+            self._broken = True
+            raise
         finally:
             self._ready = True
-        self._names.add(name)
 
     def _add(self, name: str, key: bytes, pieces: Iterator[bytes]) -> None:
         raise NotImplementedError
@@ -176,31 +182,34 @@ class Writer:
     def _put_before(self, at: int, room: int, head: bytes) -> None:
         """Write the header of a content that is there already. Only that of a huge one is longer than its room."""
         out, end, more = self._out, self._at, len(head) - room
-        while more and end > at + room:
-            begin = max(end - PIECE, at + room)
-            out.seek(begin)
-            data = out.read(end - begin)
-            out.seek(begin + more)
-            out.write(data)
-            end = begin
-        out.seek(at)
-        out.write(head)
+        try:
+            while more and end > at + room:
+                begin = max(end - PIECE, at + room)
+                out.seek(begin)
+                data = out.read(end - begin)
+                out.seek(begin + more)
+                out.write(data)
+                end = begin
+            out.seek(at)
+            out.write(head)
+            out.seek(self._at + more)
+        except OSError as err:
+            raise failed(self.path, err) from err
         self._at += more
-        out.seek(self._at)
 
     def _open(self) -> io.BufferedRandom:
         """Create the temporary file, and remove those of killed writers of the same name."""
         folder, name = os.path.split(self._target)
         stem = os.fsdecode(b"." + os.fsencode(name)[:222].decode("utf-8", "ignore").encode() + b".holdall-")
-        for other in os.listdir(folder):
-            if other.startswith(stem) and re.fullmatch(r"[0-9a-f]{16}\.tmp", other[len(stem) :]):
-                _remove_if_dead(os.path.join(folder, other))
+        _remove_dead(folder, stem)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
         while True:
             self._temporary = os.path.join(folder, f"{stem}{secrets.token_hex(8)}.tmp")
             fd = os.open(self._temporary, flags, 0o666)
             _lock(fd, True)
             if os.path.lexists(self._temporary):  # who removes what killed writers left may have had the lock first
+                if os.path.lexists(self._target):
+                    os.chmod(self._temporary, os.stat(self._target).st_mode & 0o7777)
                 return io.BufferedRandom(io.FileIO(fd, "r+b"), PIECE)
             os.close(fd)
 
@@ -432,18 +441,20 @@ def _lock(fd: int, wait: bool) -> bool:
     return True
 
 
-def _remove_if_dead(path: str) -> None:
+def _remove_dead(folder: str, stem: str) -> None:
+    """Remove what killed writers of a name have left. It may also stay."""
     try:
-        fd = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    except OSError:
-        return
-    try:
-        if _lock(fd, False) and os.path.samestat(os.fstat(fd), os.lstat(path)):
-            os.unlink(path)
+        for name in os.listdir(folder):
+            if name.startswith(stem) and re.fullmatch(r"[0-9a-f]{16}\.tmp", name[len(stem) :]):
+                path = os.path.join(folder, name)
+                fd = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+                try:
+                    if _lock(fd, False) and os.path.samestat(os.fstat(fd), os.lstat(path)):
+                        os.unlink(path)
+                finally:
+                    os.close(fd)
     except OSError:
         pass
-    finally:
-        os.close(fd)
 
 
 _WRITERS: dict[str, type[Writer]] = {"caf": _Caf, "tar": _Tar, "zip": _Zip}
