@@ -357,15 +357,16 @@ with holdall.create({name!r}) as w:
 
 
 def test_a_writer_that_is_killed_at_the_end_leaves_all_or_nothing(tmp_path):
-    path = tmp_path / "x.caf"
     for step in ("fsync", "link", "unlink"):
+        path = tmp_path / step / "x.caf"
+        path.parent.mkdir()
         program = COMMITTING.format(path=sys.path, name=str(path), step=step)
         assert subprocess.run([sys.executable, "-c", program]).returncode == -signal.SIGKILL
-        assert path.exists() == (step == "unlink")
+        assert path.exists() == (step == "unlink") and len(os.listdir(path.parent)) == 1 + path.exists()
     assert dict(holdall.open(path)) == {"a": b"1"}
     with holdall.create(path, force=True) as w:
         w["a"] = b"2"
-    assert os.listdir(tmp_path) == ["x.caf"]
+    assert os.listdir(path.parent) == ["x.caf"]
 
 
 LIMITED = """
