@@ -96,6 +96,10 @@ def test_a_wheel_gives_the_command_and_the_package(wheel, tmp_path):
     assert run(*python, "-c", "import holdall; a = holdall.open('x.caf', verify=False); print(a['a.txt'], a.index)") == (
         f"b'content' {'x.caf.holdall'}\n"
     )
+    # The package runs the command that is installed with it.
+    own = run(*python, "-c", "import os; os.environ.pop('HOLDALL', 0); os.environ['PATH'] = ''; import holdall.command as c; print(c.find(), c.verify('x.caf').verdict)")
+    assert pathlib.Path(own.split()[0]).samefile(programs / ("holdall.exe" if os.name == "nt" else "holdall")) and own.split()[1] == "sound"
+    assert run(*python, "-c", "import holdall; print(holdall.__version__)") == f"{version}\n"
     # Without blake3, reading is not silent.
     said = subprocess.run([*python[:2], "-c", "import holdall; print([holdall.open('x.caf')['a.txt'] for _ in 'ab'])"], cwd=tmp_path, capture_output=True, text=True)
     assert said.stdout == "[b'content', b'content']\n" and said.stderr.count("RuntimeWarning: x.caf: contents are not compared") == 1

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
+    "CommandError",
     "DamagedError",
     "HoldallError",
     "NotFoundError",
@@ -43,6 +46,19 @@ class StaleIndexError(HoldallError):
 
 class UnsupportedError(HoldallError):
     """This package cannot read it, or not without another package."""
+
+
+class CommandError(HoldallError):
+    """The command ended with an error, or left something out. Its words are the reason."""
+
+    def __init__(self, archive: str, reason: str, exit_code: int | None = None, code: str = "", result: Any = None) -> None:
+        super().__init__(archive, reason)
+        self.exit_code = exit_code
+        self.code = code  # a word, such as "exists"
+        self.result = result  # what was written nevertheless, or None
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 class StaleIndexWarning(UserWarning):
