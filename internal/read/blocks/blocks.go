@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/holdall/holdall/store"
@@ -175,29 +176,29 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if err != nil || !strings.HasPrefix(info.Version, `"`) || len(p) == 0 || off < 0 || off > info.Size-int64(len(p)) {
 		return o.Object.ReadAt(ctx, p, off)
 	}
-	var b []byte
 	for len(p) > 0 {
 		n := off / block
 		k, from, end := o.block(info, n)
-		if b == nil {
-			b = make([]byte, min(block, info.Size))
-		}
-		b = b[:end-from]
-		if !o.f.read(k, b) {
-			release, err := o.f.hold(ctx, k, true)
+		part := p[:min(int64(len(p)), end-off)]
+		if !o.f.read(k, part, off-from, end-from) {
+			release, waited, err := o.f.hold(ctx, k, true)
 			if err != nil {
 				return err
 			}
-			if !o.f.read(k, b) { // another reader may have fetched it
-				if b, err = o.fetch(ctx, info, n, off+int64(len(p))); err != nil {
-					release()
-					return err
+			release = sync.OnceFunc(release)
+			if !o.f.read(k, part, off-from, end-from) { // another reader may have fetched it
+				if waited {
+					release() // that reader failed, and so may this one: the others need not wait for it too
 				}
+				var run []byte
+				run, err = o.fetch(ctx, info, n, off+int64(len(p)))
+				part = p[:copy(p, run[min(off-from, int64(len(run))):])]
 			}
-			release()
+			if release(); err != nil {
+				return err
+			}
 		}
-		done := copy(p, b[off-from:])
-		p, off = p[done:], off+int64(done)
+		p, off = p[len(part):], off+int64(len(part))
 	}
 	return nil
 }
@@ -208,7 +209,7 @@ func (o *object) block(info store.Info, n int64) (k key, from, end int64) {
 }
 
 // mostRun is the number of blocks that are fetched by one request.
-const mostRun = 32
+const mostRun = 17 // 4 MiB anywhere
 
 // fetch fetches block n, which the caller holds, and those after it that are needed up to an offset and that
 // nobody has or fetches. It waits for none of them, so readers cannot wait for each other.
@@ -217,7 +218,7 @@ func (o *object) fetch(ctx context.Context, info store.Info, n, to int64) ([]byt
 	keys := []key{first}
 	for end < to && len(keys) < mostRun {
 		k, _, next := o.block(info, n+int64(len(keys)))
-		release, err := o.f.hold(ctx, k, false)
+		release, _, err := o.f.hold(ctx, k, false)
 		if release == nil {
 			if err != nil {
 				return nil, err

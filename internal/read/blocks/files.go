@@ -1,6 +1,7 @@
 package blocks
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -220,11 +221,14 @@ func (f *files) find(k key) (slot, bool) {
 	return slot{}, false
 }
 
-// read fills p with a block, and reports whether it is there as it was written. Segments are opened for
-// each block, so that a removed one takes no space.
-func (f *files) read(k key, p []byte) bool {
+var buffers = sync.Pool{New: func() any { return new([block]byte) }}
+
+// read fills p with the bytes at off of a block of length bytes, and reports whether they are there as they
+// were written. It reads and compares only the pieces that p is in. Segments are opened for each read, so
+// that a removed one takes no space.
+func (f *files) read(k key, p []byte, off, length int64) bool {
 	s, ok := f.find(k)
-	if !ok || int(s.length) != len(p) {
+	if !ok || int64(s.length) != length {
 		return false
 	}
 	file, err := os.OpenFile(f.segment(s.segment), os.O_RDONLY|sysfile.DontWait, 0)
@@ -232,8 +236,20 @@ func (f *files) read(k key, p []byte) bool {
 		return false
 	}
 	defer file.Close()
-	_, err = file.ReadAt(p, s.off)
-	return err == nil && crc32.ChecksumIEEE(p) == s.crc
+	buf := buffers.Get().(*[block]byte)
+	defer buffers.Put(buf)
+	n := sumsLen(length)
+	var sums [block / piece * 4]byte
+	from, to := off/piece*piece, min((off+int64(len(p))+piece-1)/piece*piece, length)
+	if _, err := file.ReadAt(sums[:n], s.off); err != nil || crc32.ChecksumIEEE(sums[:n]) != s.crc {
+		return false
+	}
+	b := buf[:to-from]
+	if _, err := file.ReadAt(b, s.off+n+from); err != nil || !bytes.Equal(sumsOf(b), sums[from/piece*4:][:sumsLen(int64(len(b)))]) {
+		return false
+	}
+	copy(p, b[off-from:])
+	return true
 }
 
 // write keeps a block, or does not if that is not possible. Room is reserved first: a killed process
@@ -254,15 +270,17 @@ func (f *files) write(ctx context.Context, k key, p []byte) {
 	if err != nil {
 		return
 	}
-	if h.next+int64(len(p)) > h.segment {
+	sums := sumsOf(p)
+	size := int64(len(sums) + len(p))
+	if h.next+size > h.segment {
 		h.current, h.next = h.current+1, 0
 		if f.remove(h.current-h.segments) != nil || f.remove(h.current) != nil {
 			return
 		}
 	}
-	s := slot{key: k, segment: h.current, off: h.next, length: uint32(len(p)), crc: crc32.ChecksumIEEE(p)}
-	h.next += int64(len(p))
-	if _, err := f.table.WriteAt(h.state(), record); err != nil || f.add(s, p) != nil {
+	s := slot{key: k, segment: h.current, off: h.next, length: uint32(len(p)), crc: crc32.ChecksumIEEE(sums)}
+	h.next += size
+	if _, err := f.table.WriteAt(h.state(), record); err != nil || f.add(s, append(sums, p...)) != nil {
 		return
 	}
 	places := [2]int64{}
@@ -277,7 +295,7 @@ func (f *files) write(ctx context.Context, k key, p []byte) {
 	_, _ = f.table.WriteAt(h.slot(s), places[in]+off) // without its slot, a block is not found
 }
 
-// add writes a block into its segment.
+// add writes a block with its checksums into its segment.
 func (f *files) add(s slot, p []byte) error {
 	file, err := openRegular(f.segment(s.segment))
 	if err != nil {
@@ -316,10 +334,13 @@ func (f *files) await(ctx context.Context, at int64, patience time.Duration) (he
 	}
 }
 
-// hold takes the lock of a block that is to be fetched. If another reader has it, hold waits, or
-// returns nil if wait is not set.
-func (f *files) hold(ctx context.Context, k key, wait bool) (release func(), err error) {
-	at := int64(binary.LittleEndian.Uint64(k[:])>>2) + 1
+// lockOf returns the byte of the lock file that is locked while a block is fetched. Byte 0 is that of the table.
+func lockOf(k key) int64 { return int64(binary.LittleEndian.Uint64(k[:])>>2) + 1 }
+
+// hold takes the lock of a block that is to be fetched. If another reader has it, hold waits and waited is
+// true, or, if wait is not set, release is nil.
+func (f *files) hold(ctx context.Context, k key, wait bool) (release func(), waited bool, err error) {
+	at := lockOf(k)
 	done := make(chan struct{})
 	for {
 		f.mu.Lock()
@@ -331,19 +352,20 @@ func (f *files) hold(ctx context.Context, k key, wait bool) (release func(), err
 		}
 		f.mu.Unlock()
 		if !wait {
-			return nil, nil
+			return nil, false, nil
 		}
+		waited = true
 		select {
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, true, context.Cause(ctx)
 		case <-other:
 		}
 	}
-	patience := patienceToFetch
-	if !wait {
-		patience = 0
+	held, err := f.await(ctx, at, 0)
+	if !held && err == nil && wait {
+		waited = true
+		held, err = f.await(ctx, at, patienceToFetch)
 	}
-	held, err := f.await(ctx, at, patience)
 	release = func() {
 		if held {
 			_ = sysfile.UnlockRange(f.lock, at, 1)
@@ -353,9 +375,9 @@ func (f *files) hold(ctx context.Context, k key, wait bool) (release func(), err
 		f.mu.Unlock()
 		close(done)
 	}
-	if ctx.Err() != nil || !held && !wait {
+	if err = context.Cause(ctx); err != nil || !held && !wait {
 		release()
-		return nil, context.Cause(ctx)
+		return nil, waited, err
 	}
-	return release, nil
+	return release, waited, nil
 }

@@ -14,6 +14,7 @@ const (
 	magic    = "HOLDBLK\n"
 	edition  = 1
 	block    = 256 << 10 // bytes of an object in one block
+	piece    = 4 << 10   // bytes of a block with one checksum
 	record   = 64        // bytes of the header, the state and each slot
 	perSlots = 8         // slots in a bucket
 	bucket   = perSlots * record
@@ -95,7 +96,7 @@ func parseHead(b *[slotsAt]byte) (h head, err error) {
 	h.buckets, h.segments = binary.LittleEndian.Uint32(b[16:]), binary.LittleEndian.Uint32(b[20:])
 	h.segment, h.limit = int64(binary.LittleEndian.Uint64(b[24:])), int64(binary.LittleEndian.Uint64(b[32:]))
 	copy(h.id[:], b[40:])
-	fits := h.buckets > 0 && h.segments > 1 && h.segment >= block && h.limit <= mostSize && h.segment <= (h.limit-h.size())/int64(h.segments)
+	fits := h.buckets > 0 && h.segments > 1 && h.segment >= 2*block && h.limit <= mostSize && h.segment <= (h.limit-h.size())/int64(h.segments)
 	if !fits || !h.sealed(b[:record]) {
 		return h, errDamaged
 	}
@@ -128,7 +129,19 @@ type slot struct {
 	off     int64
 	segment uint32
 	length  uint32
-	crc     uint32 // of the block
+	crc     uint32 // of the checksums of its pieces
+}
+
+// A block begins with the checksums of its pieces, so that a small read compares little.
+func sumsLen(block int64) int64 { return (block + piece - 1) / piece * 4 }
+
+func sumsOf(p []byte) []byte {
+	sums := make([]byte, 0, sumsLen(int64(len(p))))
+	for len(p) > 0 {
+		n := min(len(p), piece)
+		sums, p = binary.LittleEndian.AppendUint32(sums, crc32.ChecksumIEEE(p[:n])), p[n:]
+	}
+	return sums
 }
 
 func (h *head) slot(s slot) []byte {
@@ -146,7 +159,7 @@ func (h *head) parseSlot(b []byte) (s slot, ok bool) {
 	s.key = key(b[:32])
 	s.off, s.segment = int64(binary.LittleEndian.Uint64(b[32:])), binary.LittleEndian.Uint32(b[40:])
 	s.length, s.crc = binary.LittleEndian.Uint32(b[44:]), binary.LittleEndian.Uint32(b[48:])
-	return s, h.sealed(b) && h.live(s.segment) && s.length <= block && s.off >= 0 && s.off <= h.segment-int64(s.length)
+	return s, h.sealed(b) && h.live(s.segment) && s.length <= block && s.off >= 0 && s.off <= h.segment-int64(s.length)-sumsLen(int64(s.length))
 }
 
 // choose returns where in two buckets the slot of a key is written: over the one that the key has, or in the
