@@ -175,7 +175,7 @@ folder, for all processes of the machine. They take up to 10 GiB, or
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "ls",
-		Short: "List the cached indexes, most recently used first, and the size of the blocks",
+		Short: "List cached indexes, latest use first, and the size of blocks",
 		Args:  args(0, 0, "no arguments"),
 		RunE: both(func(ctx context.Context, f *holdall.IndexFolder) error {
 			kept, err := f.List(ctx)
