@@ -60,9 +60,9 @@ type server struct {
 	*httptest.Server
 	version atomic.Pointer[string]
 	size    int
-	onFetch func()
 
 	mu      sync.Mutex
+	onFetch func()
 	blocks  map[int64]int
 	fetches int
 }
@@ -80,8 +80,9 @@ func serve(t testing.TB, size int) *server {
 				s.blocks[b]++
 			}
 			s.fetches++
+			then := s.onFetch
 			s.mu.Unlock()
-			s.onFetch()
+			then()
 		}
 		v := *s.version.Load()
 		b, ok := all.Load(v)
@@ -95,6 +96,13 @@ func serve(t testing.TB, size int) *server {
 	}))
 	t.Cleanup(s.Close)
 	return s
+}
+
+// then has a function called at each request for more than a byte.
+func (s *server) then(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onFetch = f
 }
 
 // fetched returns how many requests for more than a byte there were since the last call.
@@ -198,11 +206,11 @@ func sizeOf(t testing.TB, dir string) (n int64) {
 func TestProcessesFetchEachBlockOnce(t *testing.T) {
 	s := serve(t, 20<<20+12345)
 	c := Cache{Dir: t.TempDir(), Size: 24 << 20}
-	s.onFetch = func() {
+	s.then(func() {
 		if n := sizeOf(t, c.Dir); n > c.Size {
 			t.Errorf("%d bytes, may have %d", n, c.Size)
 		}
-	}
+	})
 	w := work{s.URL + "/x", c, "one", s.size, 4, 2}
 	var wg sync.WaitGroup
 	for range 16 {
@@ -244,7 +252,7 @@ func TestKilledProcessesLeaveNothingWrong(t *testing.T) {
 	}
 	var mu sync.Mutex
 	running := map[*exec.Cmd]bool{}
-	s.onFetch = func() {
+	s.then(func() {
 		if n := sizeOf(t, c.Dir); n > c.Size {
 			t.Errorf("%d bytes, may have %d", n, c.Size)
 		}
@@ -258,7 +266,7 @@ func TestKilledProcessesLeaveNothingWrong(t *testing.T) {
 			}
 			break
 		}
-	}
+	})
 	w := work{s.URL + "/x", c, "one", s.size, 1000, 4}
 	var wg sync.WaitGroup
 	for range 3 {
