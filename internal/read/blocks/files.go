@@ -364,7 +364,7 @@ func (f *files) hold(ctx context.Context, k key, wait bool) (release func(), wai
 	held, err := f.await(ctx, at, 0)
 	if !held && err == nil && wait {
 		waited = true
-		held, err = f.await(ctx, at, patienceToFetch)
+		held, _ = f.await(ctx, at, patienceToFetch) // without a lock, the block is fetched nevertheless
 	}
 	release = func() {
 		if held {
