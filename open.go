@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/read/blocks"
 	"github.com/holdall/holdall/internal/read/cache"
 	"github.com/holdall/holdall/internal/read/content"
 	"github.com/holdall/holdall/internal/read/detect"
@@ -76,7 +77,14 @@ type OpenOptions struct {
 	// CacheBytes bounds the memory used to cache a remote archive. Decoded data may take twice as
 	// much. 0 means 32 MiB.
 	CacheBytes int64 `json:"cache_bytes,omitempty"`
+	// Blocks is a cache on a disk for remote archives, shared by processes. Verify and Repair do not
+	// use it.
+	Blocks *BlockCache `json:"-"`
 }
+
+// A BlockCache is a folder on a disk with blocks of remote archives. Its layout is documented, so that other
+// programs can share it.
+type BlockCache = blocks.Cache
 
 // In returns o for an archive in a store.
 func (o OpenOptions) In(st store.Store) OpenOptions {
@@ -126,7 +134,7 @@ func open(ctx context.Context, st store.Store, name string, o OpenOptions) (*Arc
 	if on := o.OnHeal; on != nil {
 		o.corrected = sync.OnceFunc(func() { on("its checksums") })
 	}
-	p := opening{cache.Shared(st, o.CacheBytes), name, o}
+	p := opening{cache.Shared(blocks.Wrap(st, o.Blocks), o.CacheBytes), name, o}
 	if o.NoVerify || o.Parity == parity.None {
 		return p.from(ctx, p.st)
 	}
@@ -302,6 +310,7 @@ func (p opening) from(ctx context.Context, by store.Store) (*Archive, error) {
 	st, name, o := p.st, p.name, p.o
 	a := &Archive{src: content.New(st, name, o.External, o.CacheBytes), asked: o}
 	o.linked, o.outside = a.openLinked, a.src.Outside
+	a.src.Blocks(o.Blocks)
 	a.src.Checking = content.Checking{None: o.NoVerify, Whole: o.CompareWhole}
 	a.src.OnCorrect(o.corrected)
 	// The object is opened first, so that what is read for detection is cached for later reads. A
@@ -349,7 +358,7 @@ func (a *Archive) openLinked(ctx context.Context, address string) (format.Reader
 		return nil, err
 	}
 	if st != a.src.Store {
-		st = cache.Shared(st, 0)
+		st = cache.Shared(blocks.Wrap(st, a.asked.Blocks), 0)
 	}
 	_, r, err := recognise(ctx, st, name, OpenOptions{View: "zarr", Formats: a.asked.Formats, Limits: a.asked.Limits})
 	return r, err

@@ -47,6 +47,11 @@ type Abilities struct {
 	// name or a query is left out.
 	Address func(name string) string
 
+	// Identity returns what tells an object from every other one, of any store, such as its address with
+	// its query. With a version that is an ETag, it identifies bytes at any time and in other programs.
+	// It may be secret, so only digests of it may be stored.
+	Identity func(name string) string
+
 	// List yields the objects whose names begin with prefix, sorted by name.
 	List func(ctx context.Context, prefix string) iter.Seq2[Info, error]
 

@@ -72,6 +72,9 @@ type opening struct {
 	params     map[string]string // parameters of formats, by their flags
 	several    bool              // there are several archives, and the parameters may be for some of them only
 	cacheBytes int64             // for the cache of a remote archive; 0 is the usual
+	cacheDir   string            // for blocks of remote archives
+	cacheSize  sizeFlag          // the most of that, and of all kept indexes
+	noBlocks   bool              // it was reported that cacheDir cannot be used
 	stays      bool              // archives stay open for long, so an index is worth more
 }
 
@@ -168,7 +171,21 @@ func (a *app) warn(format string, args ...any) {
 }
 
 func (a *app) openOptions() holdall.OpenOptions {
-	return holdall.OpenOptions{Format: a.format, View: a.view, CacheBytes: a.cacheBytes, External: a.mayLead(), Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate), Password: a.password, NoVerify: a.noVerify, CompareWhole: int64(a.whole), Parity: a.parity, OnHeal: a.saysHealed()}
+	return holdall.OpenOptions{Format: a.format, View: a.view, CacheBytes: a.cacheBytes, External: a.mayLead(), Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate), Password: a.password, NoVerify: a.noVerify, CompareWhole: int64(a.whole), Parity: a.parity, OnHeal: a.saysHealed(), Blocks: a.blocks()}
+}
+
+// blocks returns the cache of blocks. It is only a cache, so one that cannot be used ends no verb.
+func (a *app) blocks() *holdall.BlockCache {
+	if a.cacheDir == "" || a.noBlocks {
+		return nil
+	}
+	c := &holdall.BlockCache{Dir: a.cacheDir, Size: int64(a.cacheSize)}
+	if err := c.Check(context.Background()); err != nil {
+		a.noBlocks = true
+		a.warn("--cache-dir is not used: %v", err)
+		return nil
+	}
+	return c
 }
 
 // saysHealed returns a function that warns that the current archive is
@@ -579,6 +596,8 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f.StringVar(&a.view, "view", "", "show another view of the archive, if its format has several")
 	f.StringSliceVar(&a.external, "external", nil, "where references may lead: addresses, any, or none (default the archive's own folder or server)")
 	f.StringVar(&a.index, "index", "", "index to open the archive with, or none (default the one beside it or in the cache)")
+	f.StringVar(&a.cacheDir, "cache-dir", "", "folder that caches blocks of remote archives, for all processes")
+	f.Var(&a.cacheSize, "cache-size", "how much --cache-dir holds (default 10GiB)")
 	f.StringVar(&a.parity, "parity", "", "parity file to repair reads with, or none (default the one beside the archive)")
 	f.Var((*passwordFlag)(&a.password), "password-file", "file with the password of an encrypted archive, in its first line")
 	f.BoolVar(&a.noVerify, "no-verify", false, "do not compare what is read with recorded digests")

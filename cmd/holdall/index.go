@@ -48,10 +48,7 @@ func (a *app) indexFolder() *holdall.IndexFolder {
 		}
 		dir = filepath.Join(user, "holdall")
 	}
-	f := &holdall.IndexFolder{Dir: filepath.Join(dir, "index")}
-	if n, err := parseSize(os.Getenv("HOLDALL_CACHE_SIZE")); err == nil {
-		f.Most = n
-	}
+	f := &holdall.IndexFolder{Dir: filepath.Join(dir, "index"), Most: int64(a.cacheSize)}
 	if a.stays {
 		f.Expensive = expensiveToKeep
 	}
@@ -148,26 +145,39 @@ holdall keeps an index of an archive that was slow to open in a cache; see
 func (a *app) cacheCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cache",
-		Short: "List or clear the cache of indexes",
+		Short: "List or clear the caches of indexes and of blocks",
 		Long: `If an archive is slow to open, holdall keeps an index of it in a cache. The
 cache is $HOLDALL_CACHE/index, or your cache folder. It holds up to 4 GiB, or
-$HOLDALL_CACHE_SIZE; the least recently used indexes are removed first.
-HOLDALL_CACHE=none disables the cache.`,
-		Example: "  holdall cache ls\n  holdall cache clear",
+--cache-size; the least recently used indexes are removed first.
+HOLDALL_CACHE=none disables the cache.
+
+With --cache-dir, blocks of archives on servers and in buckets are kept in that
+folder, for all processes of the machine. They take up to 10 GiB, or
+--cache-size; the oldest are removed first.`,
+		Example: "  holdall cache ls\n  holdall cache clear --cache-dir /scratch/blocks",
 	}
-	folder := func(do func(ctx context.Context, f *holdall.IndexFolder) error) func(*cobra.Command, []string) error {
+	both := func(folder func(context.Context, *holdall.IndexFolder) error, blocks func(context.Context, *holdall.BlockCache) error) func(*cobra.Command, []string) error {
 		return run(func(ctx context.Context, _ []string) error {
-			if f := a.indexFolder(); f != nil {
-				return do(ctx, f)
+			f, c := a.indexFolder(), &holdall.BlockCache{Dir: a.cacheDir, Size: int64(a.cacheSize)}
+			if f == nil && c.Dir == "" {
+				return errors.New("the cache is disabled: HOLDALL_CACHE is none, or there is no cache folder")
 			}
-			return errors.New("the cache is disabled: HOLDALL_CACHE is none, or there is no cache folder")
+			if f != nil {
+				if err := folder(ctx, f); err != nil {
+					return err
+				}
+			}
+			if c.Dir == "" {
+				return nil
+			}
+			return blocks(ctx, c)
 		})
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "ls",
-		Short: "List the cached indexes, most recently used first",
+		Short: "List cached indexes, latest use first, and the size of blocks",
 		Args:  args(0, 0, "no arguments"),
-		RunE: folder(func(ctx context.Context, f *holdall.IndexFolder) error {
+		RunE: both(func(ctx context.Context, f *holdall.IndexFolder) error {
 			kept, err := f.List(ctx)
 			for _, k := range kept {
 				a.tell(k, func() {
@@ -176,15 +186,29 @@ HOLDALL_CACHE=none disables the cache.`,
 				})
 			}
 			return err
+		}, func(ctx context.Context, c *holdall.BlockCache) error {
+			u, err := c.Usage(ctx)
+			if err == nil {
+				a.tell(u, func() {
+					fmt.Fprintf(a.out, "%10s  of %s  %s  %s\n", a.humanSize(u.Size), a.humanSize(u.Limit), count(u.Blocks, "block"), format.Escape(u.Path))
+				})
+			}
+			return err
 		}),
 	}, &cobra.Command{
 		Use:   "clear",
-		Short: "Remove all cached indexes",
+		Short: "Remove all cached indexes and blocks",
 		Args:  args(0, 0, "no arguments"),
-		RunE: folder(func(_ context.Context, f *holdall.IndexFolder) error {
+		RunE: both(func(_ context.Context, f *holdall.IndexFolder) error {
 			n, bytes, err := f.Clear()
 			if err == nil {
 				a.say(map[string]any{"bytes": bytes, "removed": n}, "%s, %s\n", count(int64(n), "index"), a.humanSize(bytes))
+			}
+			return err
+		}, func(ctx context.Context, c *holdall.BlockCache) error {
+			u, err := c.Clear(ctx)
+			if err == nil {
+				a.say(map[string]any{"bytes": u.Size, "blocks": u.Blocks}, "%s, %s\n", count(u.Blocks, "block"), a.humanSize(u.Size))
 			}
 			return err
 		}),

@@ -179,7 +179,7 @@ func (st *Store) Address(name string) string {
 
 // Can returns the abilities of containers.
 func (st *Store) Can() store.Abilities {
-	return store.Abilities{Address: st.Address, List: st.List, ListHeaders: st.ListHeaders, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs, Append: st.Append, Lease: st.Lease}
+	return store.Abilities{Address: st.Address, Identity: st.web.Can().Identity, List: st.List, ListHeaders: st.ListHeaders, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs, Append: st.Append, Lease: st.Lease}
 }
 
 // Open returns the object called name. It sends no request.

@@ -229,7 +229,7 @@ func (st *Store) Address(name string) string {
 
 // Can returns the abilities of buckets.
 func (st *Store) Can() store.Abilities {
-	can := store.Abilities{Address: st.Address, List: st.List, ListFrom: st.ListFrom, Level: st.Level, OpenAs: st.OpenAs, OpenGrowing: st.OpenGrowing, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs, RemoveIf: st.RemoveIf,
+	can := store.Abilities{Address: st.Address, Identity: st.web.Can().Identity, List: st.List, ListFrom: st.ListFrom, Level: st.Level, OpenAs: st.OpenAs, OpenGrowing: st.OpenGrowing, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs, RemoveIf: st.RemoveIf,
 		Unfinished: st.Unfinished, CopiesFrom: st.CopiesFrom}
 	if st.where.google == nil {
 		can.RemoveMany = st.removeMany

@@ -196,7 +196,7 @@ func transport(parallel int) *http.Transport {
 // Can returns the abilities of web servers: objects have addresses, and can be opened in the
 // version of a listing.
 func (st *Store) Can() store.Abilities {
-	return store.Abilities{Address: st.Address, OpenAs: st.OpenAs, OpenGrowing: st.OpenGrowing}
+	return store.Abilities{Address: st.Address, Identity: st.identity, OpenAs: st.OpenAs, OpenGrowing: st.OpenGrowing}
 }
 
 // Open returns the object called name. It sends no request.
@@ -262,6 +262,17 @@ func (st *Store) Address(name string) string {
 	}
 	plain := *u
 	plain.User, plain.RawQuery, plain.ForceQuery, plain.Fragment, plain.RawFragment = nil, "", false, "", ""
+	return plain.String()
+}
+
+// identity returns the address with its query, but without credentials.
+func (st *Store) identity(name string) string {
+	u, err := st.resolve(name)
+	if err != nil {
+		return ""
+	}
+	plain := *u
+	plain.User, plain.Fragment, plain.RawFragment = nil, "", ""
 	return plain.String()
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/holdall/holdall/internal/read/blocks"
 	"github.com/holdall/holdall/internal/read/cache"
 	"github.com/holdall/holdall/internal/read/outside"
 	"github.com/holdall/holdall/store"
@@ -17,8 +18,9 @@ import (
 // objects keeps the objects of an archive open as long as the archive is open, and also the
 // objects outside that it refers to.
 type objects struct {
-	rule  outside.Rule
-	stale atomic.Pointer[error] // why nothing is read any more
+	rule   outside.Rule
+	blocks *blocks.Cache         // for objects outside; may be nil
+	stale  atomic.Pointer[error] // why nothing is read any more
 
 	borrowed func(name string) store.Object // what the format holds open; may be nil
 	made     func(name string) store.Object // what only the format has; may be nil
@@ -73,7 +75,7 @@ func (x *objects) open(ctx context.Context, name string, external bool) (store.O
 			return nil, err
 		}
 		if st != x.rule.Store {
-			st = cache.Shared(st, 0)
+			st = cache.Shared(blocks.Wrap(st, x.blocks), 0)
 		}
 	}
 	if len(x.m) >= maxOpen {

@@ -18,6 +18,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/base/meter"
+	"github.com/holdall/holdall/internal/read/blocks"
 	"github.com/holdall/holdall/internal/read/digest"
 	"github.com/holdall/holdall/internal/read/engine"
 	"github.com/holdall/holdall/internal/read/kept"
@@ -55,6 +56,9 @@ type Source struct {
 
 	compared compared
 }
+
+// Blocks sets a cache for the objects outside to which the archive refers, before anything is read.
+func (s *Source) Blocks(c *blocks.Cache) { s.objects.blocks = c }
 
 // New returns the source of the archive called name in st. The archive may refer to what external
 // allows: see outside.Rule. Read must set its reader before anything is read. Decoded units may
