@@ -548,7 +548,8 @@ verifies, repairs and converts archives: on disk, over HTTP and in buckets.
 
 ARCHIVE is a path, file:///…, http(s)://…, s3://…, gs://…, az://…, or - for
 standard input. holdall detects the format from the content; --format sets it.
-Verbs that read an archive also accept a folder.`,
+Verbs that read an archive also accept a folder, or a pattern in quotes of
+several archives: 'd-*.caf'.`,
 		Example: `  holdall pack -f caf -o docs.caf docs
   holdall ls -l docs.caf
   holdall cat https://example.org/docs.caf guide/intro.md

@@ -110,21 +110,22 @@ func (r *Reader) use(ctx context.Context, m *member) (_ *content.Source, release
 	m.once.Lock()
 	defer m.once.Unlock()
 	r.mu.Lock()
-	src, closed := m.src, r.closed
+	src := m.src
 	r.mu.Unlock()
-	if closed {
-		err = fs.ErrClosed
-	} else if src == nil {
-		if src, err = r.open(ctx, m.name); err != nil && spoilt(err) {
-			r.lose(m, err)
+	if src == nil {
+		if src, err = r.open(ctx, m.name); err != nil {
+			if release(); spoilt(err) {
+				r.lose(m, err)
+			}
+			return nil, nil, err
 		}
-	}
-	if err != nil {
-		release()
-		return nil, nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed {
+		m.users--
+		return nil, nil, errors.Join(fs.ErrClosed, src.Close())
+	}
 	if r.certain {
 		src.Certain()
 	}
@@ -187,69 +188,91 @@ func (r *Reader) beCertain() {
 	}
 }
 
-// A part is what is read of one archive when all are.
-type part struct {
-	m       *member
-	entries kit.Entries
-	stored  int64
-	err     error
-}
-
-func (r *Reader) parts(yield func(*part, error) bool) {
-	for _, m := range r.all {
-		if !yield(&part{m: m}, nil) {
-			return
-		}
+// each calls do for the archives, several at once, and take with what it returned for each, in order.
+func each[T any](ctx context.Context, r *Reader, all []*member, do func(context.Context, *content.Source) (T, error), take func(*member, T, error) error) error {
+	type job struct {
+		m   *member
+		got T
+		err error
 	}
-}
-
-func (r *Reader) atOnce() int {
+	n := farAtOnce
 	if r.near {
-		return runtime.GOMAXPROCS(0)
+		n = runtime.GOMAXPROCS(0)
 	}
-	return farAtOnce
+	return pipe.Ordered(ctx, func(yield func(*job, error) bool) {
+		for _, m := range all {
+			if !yield(&job{m: m}, nil) {
+				return
+			}
+		}
+	}, n, func(ctx context.Context, j *job) {
+		var src *content.Source
+		var release func()
+		if src, release, j.err = r.use(ctx, j.m); j.err == nil {
+			defer release()
+			j.got, j.err = do(ctx, src)
+		}
+	}, func(j *job) error { return take(j.m, j.got, j.err) }, func(*job) {})
 }
 
+// load reads the entries of all archives.
 func (r *Reader) load(ctx context.Context) (*kit.Index, error) {
 	r.loading.Lock()
 	defer r.loading.Unlock()
 	if r.index != nil {
 		return r.index, nil
 	}
-	var all kit.Entries
-	stored := int64(0)
-	err := pipe.Ordered(ctx, r.parts, r.atOnce(), func(ctx context.Context, p *part) { p.err = r.read(ctx, p) }, func(p *part) error {
-		if p.err != nil && !spoilt(p.err) {
-			return fmt.Errorf("%s: %w", p.m.name, p.err)
+	type part struct {
+		entries kit.Entries
+		stored  int64
+	}
+	t, stored := &table{}, int64(0)
+	err := each(ctx, r, r.all, func(ctx context.Context, src *content.Source) (p part, err error) {
+		for e, err := range src.Reader.Entries(ctx) {
+			if err != nil {
+				return p, err
+			}
+			e.Ref = nil // it may hold on to what is closed
+			p.entries = append(p.entries, e)
 		}
-		all, stored = append(all, p.entries...), stored+p.stored
+		p.stored, err = src.StoredSize(ctx)
+		return p, err
+	}, func(m *member, p part, err error) error {
+		if err != nil && !spoilt(err) {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+		if err != nil {
+			r.lose(m, err)
+		}
+		for i := range p.entries {
+			t.names = append(t.names, p.entries[i].Name)
+		}
+		t.of, t.entries, t.ends = append(t.of, m), append(t.entries, p.entries), append(t.ends, t.Len())
+		stored += p.stored
 		return nil
-	}, func(*part) {})
+	})
 	if err != nil {
 		return nil, err
 	}
-	r.index, r.stored = kit.NewIndex(all), stored
+	r.index, r.stored = kit.NewIndex(t), stored
 	return r.index, nil
 }
 
-// read reads the entries of one archive.
-func (r *Reader) read(ctx context.Context, p *part) error {
-	src, release, err := r.use(ctx, p.m)
-	if err != nil {
-		return err
-	}
-	defer release()
-	for e, err := range src.Reader.Entries(ctx) {
-		if err != nil {
-			if spoilt(err) {
-				r.lose(p.m, err)
-			}
-			return err
-		}
-		p.entries = append(p.entries, p.m.shown(e))
-	}
-	p.stored, err = src.StoredSize(ctx)
-	return err
+// A table has the entries of all archives, in their order.
+type table struct {
+	of      []*member
+	entries []kit.Entries
+	ends    []int
+	names   []string // as names are compared often
+}
+
+func (t *table) Len() int { return len(t.names) }
+
+func (t *table) Name(i int) string { return t.names[i] }
+
+func (t *table) Entry(i int) format.Entry {
+	k, _ := slices.BinarySearch(t.ends, i+1)
+	return t.of[k].shown(t.entries[k][i-t.ends[k]+len(t.entries[k])])
 }
 
 // shown returns an entry of an archive as that of the set.
@@ -262,6 +285,8 @@ func (m *member) shown(e format.Entry) format.Entry {
 	return e
 }
 
+var errFound = errors.New("found")
+
 // Lookup asks the archives, the last one first. After a few names, it reads the names of all.
 func (r *Reader) Lookup(ctx context.Context, name string) (found format.Entry, err error) {
 	r.loading.Lock()
@@ -271,25 +296,23 @@ func (r *Reader) Lookup(ctx context.Context, name string) (found format.Entry, e
 	if !ask || name == "." {
 		return r.LateIndex.Lookup(ctx, name)
 	}
-	type asked struct {
-		m   *member
-		e   format.Entry
-		err error
-	}
-	errFound := errors.New("found")
-	err = pipe.Ordered(ctx, func(yield func(*asked, error) bool) {
-		for _, m := range slices.Backward(r.all) {
-			if !yield(&asked{m: m}, nil) {
-				return
-			}
-		}
-	}, r.atOnce(), func(ctx context.Context, a *asked) { a.e, a.err = r.ask(ctx, a.m, name) }, func(a *asked) error {
-		if a.err != nil && spoilt(a.err) {
+	last := slices.Clone(r.all)
+	slices.Reverse(last)
+	err = each(ctx, r, last, func(ctx context.Context, src *content.Source) (format.Entry, error) {
+		return src.Reader.Lookup(ctx, name)
+	}, func(m *member, e format.Entry, err error) error {
+		switch {
+		case err == nil:
+			found = m.shown(e)
+			return errFound
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case spoilt(err):
+			r.lose(m, err)
 			return nil
 		}
-		found = a.e
-		return cmp.Or(a.err, errFound)
-	}, func(*asked) {})
+		return err
+	})
 	switch err {
 	case nil:
 		err = &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
@@ -297,22 +320,6 @@ func (r *Reader) Lookup(ctx context.Context, name string) (found format.Entry, e
 		err = nil
 	}
 	return found, err
-}
-
-func (r *Reader) ask(ctx context.Context, m *member, name string) (format.Entry, error) {
-	src, release, err := r.use(ctx, m)
-	if err != nil {
-		return format.Entry{}, err
-	}
-	defer release()
-	e, err := src.Reader.Lookup(ctx, name)
-	if err != nil {
-		if spoilt(err) && !errors.Is(err, fs.ErrNotExist) {
-			r.lose(m, err)
-		}
-		return e, err
-	}
-	return m.shown(e), nil
 }
 
 // Of is that of content.Parts.
