@@ -47,9 +47,9 @@ func (a *Archive) Format() *format.Format { return a.src.Format }
 func (a *Archive) Name() string { return a.src.Name }
 
 // Store returns the store that contains the archive under [Archive.Name]. It is nil for a folder
-// that was opened with the format "dir".
+// that was opened with the format "dir", and for a set.
 func (a *Archive) Store() store.Store {
-	if a.IsDir() {
+	if a.IsDir() || a.IsSet() {
 		return nil
 	}
 	return a.src.Store
@@ -146,7 +146,7 @@ func (a *Archive) Compares(ctx context.Context, e Entry) (parts, whole bool) {
 // Unproven reports whether nothing detects damage in e's content: neither reading all of it nor
 // [Verify].
 func (a *Archive) Unproven(ctx context.Context, e Entry) bool {
-	if !e.Kind.HasContent() || e.Fault != nil || a.Format().ReadsAll {
+	if !e.Kind.HasContent() || e.Fault != nil || a.src.ReadsAll(ctx, e) {
 		return false
 	}
 	_, whole := a.Compares(ctx, e)

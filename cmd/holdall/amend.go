@@ -161,6 +161,9 @@ func (a *app) amendNames(ctx context.Context, address string, paths []string, fo
 // namesBelow returns the entries that paths name. For folders, it returns
 // everything in them if requested.
 func (a *app) namesBelow(ctx context.Context, address string, paths []string, folders bool) ([]string, error) {
+	if err := a.oneByOne(ctx, address); err != nil {
+		return nil, err
+	}
 	in, err := a.open(ctx, address, false)
 	if err != nil {
 		return nil, err
@@ -198,6 +201,9 @@ func (a *app) namesBelow(ctx context.Context, address string, paths []string, fo
 }
 
 func (a *app) amend(ctx context.Context, address string, change func(*holdall.Amendment) (failed int64, err error)) (err error) {
+	if err := a.oneByOne(ctx, address); err != nil {
+		return err
+	}
 	st, name, err := a.locate(ctx, address)
 	if err != nil {
 		return err

@@ -45,6 +45,8 @@ type app struct {
 	patterns []string // of --include and --exclude
 	single   string   // the only input of pack or add
 
+	together map[string][]string // archives that are read as one, by the first of them
+
 	opening
 	catalogs
 	doubting
@@ -171,7 +173,7 @@ func (a *app) warn(format string, args ...any) {
 }
 
 func (a *app) openOptions() holdall.OpenOptions {
-	return holdall.OpenOptions{Format: a.format, View: a.view, CacheBytes: a.cacheBytes, External: a.mayLead(), Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate), Password: a.password, NoVerify: a.noVerify, CompareWhole: int64(a.whole), Parity: a.parity, OnHeal: a.saysHealed(), Blocks: a.blocks()}
+	return holdall.OpenOptions{Format: a.format, View: a.view, CacheBytes: a.cacheBytes, External: a.mayLead(), Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate), Password: a.password, NoVerify: a.noVerify, CompareWhole: int64(a.whole), Parity: a.parity, OnHeal: a.saysHealed(a.address), Blocks: a.blocks()}
 }
 
 // blocks returns the cache of blocks. It is only a cache, so one that cannot be used ends no verb.
@@ -188,10 +190,9 @@ func (a *app) blocks() *holdall.BlockCache {
 	return c
 }
 
-// saysHealed returns a function that warns that the current archive is
-// damaged. It is called at the first repair while reading.
-func (a *app) saysHealed() func(by string) {
-	address := a.address
+// saysHealed returns a function that warns that an archive is damaged. It is
+// called at the first repair while reading.
+func (a *app) saysHealed(address string) func(by string) {
 	return func(by string) { a.warn("%s: damaged, and healed with %s: 'holdall repair' repairs it", address, by) }
 }
 
@@ -236,6 +237,9 @@ func (a *app) locate(ctx context.Context, address string) (store.Store, string, 
 // locateIn is locate for an archive to be read. A folder of AEM's repository stands for the
 // segment store in it.
 func (a *app) locateIn(ctx context.Context, address string) (store.Store, string, error) {
+	if err := a.oneByOne(ctx, address); err != nil {
+		return nil, "", err
+	}
 	st, name, err := a.locate(ctx, address)
 	if err == nil && (a.format == "" || a.format == oak.Format.Name) {
 		name = oak.StoreIn(ctx, st, name)
@@ -335,6 +339,9 @@ func doubtsOf(ctx context.Context, in *holdall.Archive) (all []error) {
 	if err == nil {
 		return nil
 	}
+	if set, ok := err.(interface{ Unwrap() []error }); ok && in.IsSet() {
+		return set.Unwrap()
+	}
 	all = append(all, err)
 	if c, ok := errors.AsType[*format.CorruptError](err); ok && c.Problem.Code == format.Unsupported {
 		about, _ := in.About(ctx) // its error would be that of the verb
@@ -349,6 +356,9 @@ func doubtsOf(ctx context.Context, in *holdall.Archive) (all []error) {
 
 // openBare opens an archive for callers that examine its own index.
 func (a *app) openBare(ctx context.Context, address, view string, few bool) (*holdall.Archive, error) {
+	if err := a.oneByOne(ctx, address); err != nil {
+		return nil, err
+	}
 	return a.openDoubted(ctx, address, asked{a.format, view}, few, holdall.UseIndex{})
 }
 
@@ -363,12 +373,19 @@ func (a *app) openDoubted(ctx context.Context, address string, as asked, few boo
 
 func (a *app) openBy(ctx context.Context, address string, as asked, few bool, index holdall.UseIndex) (*holdall.Archive, error) {
 	a.address = store.Redact(address)
-	st, name, err := a.locateIn(ctx, address)
+	st, names, err := a.archivesOf(ctx, address)
 	if err != nil {
 		return nil, err
 	}
 	o := a.openOptions()
 	o.Format, o.View, o.FewLookups, o.Index = as.format, as.view, few, index
+	if len(names) > 0 {
+		return a.openSet(ctx, address, st, names, o)
+	}
+	st, name, err := a.locateIn(ctx, address)
+	if err != nil {
+		return nil, err
+	}
 	in, err := a.openIn(ctx, st, name, o)
 	if errors.Is(err, format.ErrUnknown) && store.Scheme(address) == "" && as == (asked{}) && isFolder(address) {
 		if err := ofAFolder(o.Param); err != nil && !a.several {
@@ -435,6 +452,9 @@ func (a *app) openOverview(ctx context.Context, address string) (o overview, err
 }
 
 func (a *app) openWhole(ctx context.Context, address string, index holdall.UseIndex) (*holdall.Archive, error) {
+	if err := a.oneByOne(ctx, address); err != nil {
+		return nil, err
+	}
 	open := func(view string) (*holdall.Archive, error) {
 		return a.openDoubted(ctx, address, asked{a.format, view}, false, index)
 	}
@@ -545,7 +565,8 @@ verifies, repairs and converts archives: on disk, over HTTP and in buckets.
 
 ARCHIVE is a path, file:///…, http(s)://…, s3://…, gs://…, az://…, or - for
 standard input. holdall detects the format from the content; --format sets it.
-Verbs that read an archive also accept a folder.`,
+Verbs that read an archive also accept a folder, or a pattern in quotes of
+several archives: 'd-*.caf'.`,
 		Example: `  holdall pack -f caf -o docs.caf docs
   holdall ls -l docs.caf
   holdall cat https://example.org/docs.caf guide/intro.md
@@ -653,6 +674,10 @@ func (a *app) use(ctx context.Context, address string, few bool, do func(*holdal
 // onArchive adapts a function on the archive that the first argument names.
 func (a *app) onArchive(do func(ctx context.Context, in *holdall.Archive, args []string) error) func(*cobra.Command, []string) error {
 	return run(func(ctx context.Context, args []string) error {
+		args, err := a.withTogether(ctx, args)
+		if err != nil {
+			return err
+		}
 		return a.use(ctx, args[0], false, func(in *holdall.Archive) error { return do(ctx, in, args[1:]) })
 	})
 }

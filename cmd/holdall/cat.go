@@ -46,6 +46,10 @@ objects; below them there are only names. Other content is written unchanged.`,
 		Args: args(1, -1, "an archive and a path in it"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
+			args, err := a.withTogether(ctx, args)
+			if err != nil {
+				return err
+			}
 			if len(args) == 1 {
 				if a.view != metaView {
 					return usage("expected an archive and a path in it, found 1 argument")

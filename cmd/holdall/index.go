@@ -92,6 +92,9 @@ holdall keeps an index of an archive that was slow to open in a cache; see
   holdall --index big.tar.holdall ls https://example.org/big.tar`,
 		Args: args(1, 1, "an archive"),
 		RunE: run(func(ctx context.Context, args []string) error {
+			if err := a.oneByOne(ctx, args[0]); err != nil {
+				return err
+			}
 			st, name, err := a.locate(ctx, args[0])
 			if err == nil {
 				err = a.notCatalog(st, "it is an index itself")

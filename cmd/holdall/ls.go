@@ -53,6 +53,9 @@ damaged.`,
 			if l.names, err = l.sel.filter(a); err != nil {
 				return err
 			}
+			if args, err = a.withTogether(cmd.Context(), args); err != nil {
+				return err
+			}
 			few := l.recursive && len(args) == 1
 			return a.compared(l.names, a.use(cmd.Context(), args[0], few, func(in *holdall.Archive) error { return l.list(cmd.Context(), in, args[1:]) }))
 		},

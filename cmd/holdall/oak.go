@@ -72,7 +72,7 @@ func (a *app) withOak(ctx context.Context, address string, change bool, do func(
 
 // oakOptions returns the options for opening a segment store.
 func (a *app) oakOptions() format.OpenOptions {
-	said := a.saysHealed()
+	said := a.saysHealed(a.address)
 	return format.OpenOptions{Limits: a.openOptions().Limits, NoVerify: a.noVerify, OnHeal: sync.OnceFunc(func() { said("its checksums") })}
 }
 

@@ -120,6 +120,9 @@ func (a *app) protect(ctx context.Context, addresses []string, out string, loss 
 		if address == "-" {
 			return usage("expected archives with names, found standard input")
 		}
+		if err := a.oneByOne(ctx, address); err != nil {
+			return err
+		}
 		s, name, err := a.locate(ctx, address)
 		if err == nil {
 			err = a.notCatalog(s, "protect its archives")

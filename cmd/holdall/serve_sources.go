@@ -31,6 +31,9 @@ type placed struct {
 func (a *app) whatToServe(ctx context.Context, address string, files bool) (placed, error) {
 	a.address = store.Redact(address)
 	at, _, _ := strings.Cut(address, "?")
+	if st, names, err := a.archivesOf(ctx, address); err != nil || len(names) > 0 {
+		return placed{source: a.setToServe(address, st, names)}, err
+	}
 	switch scheme := store.Scheme(address); {
 	case address == "-":
 	case strings.HasPrefix(address, catalogScheme):
@@ -44,6 +47,17 @@ func (a *app) whatToServe(ctx context.Context, address string, files bool) (plac
 		return placed{}, err
 	}
 	return placed{source: a.sourceIn(st, name, archiveName(address), store.Redact(address), store.Info{})}, nil
+}
+
+func (a *app) setToServe(address string, st store.Store, names []string) serve.Source {
+	o := a.openOptions()
+	o.Index, a.several = a.useIndex(), true
+	return serve.Source{Name: archiveName(address), Address: store.Redact(address), View: a.view, Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
+		o := o
+		o.View = view
+		in, err := a.openSet(ctx, address, st, names, o)
+		return in, "", err
+	}}
 }
 
 func (a *app) sourceIn(st store.Store, name, called, address string, info store.Info) serve.Source {

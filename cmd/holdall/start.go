@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -71,8 +72,11 @@ func verbFor(root *cobra.Command, args []string) ([]string, error) {
 // isAddress reports whether a word is a URL, or the path of something that
 // exists.
 func isAddress(word string) bool {
-	_, err := os.Lstat(word)
-	return err == nil || store.Scheme(word) != ""
+	if _, err := os.Lstat(word); err == nil || store.Scheme(word) != "" {
+		return true
+	}
+	several, _ := filepath.Glob(word)
+	return len(several) > 0
 }
 
 func variable(flag string) string {

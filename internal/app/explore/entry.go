@@ -58,7 +58,7 @@ type frontJSON struct {
 func (v *view) front() *frontJSON {
 	f := v.in.Format()
 	switch {
-	case v.in.Store() == nil || v.in.IsDir():
+	case v.in.Store() == nil:
 	case v.Tables != nil:
 		return &frontJSON{Tab: "about"}
 	case slices.Contains(f.Views, metaView):
@@ -99,7 +99,7 @@ func (h *Handler) describe(ctx context.Context, v *view) archiveJSON {
 	if err := v.in.Doubt(); err != nil {
 		j.Doubt = why(err)
 	}
-	if !v.in.IsDir() {
+	if v.in.Store() != nil {
 		if volumes, err := v.in.Volumes(ctx); err != nil || len(volumes) > 0 { // otherwise there is nothing to draw
 			j.Can = append(j.Can, "map")
 		}

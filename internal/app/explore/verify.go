@@ -179,8 +179,8 @@ func (q *question) startVerify() error {
 	if q.err != nil {
 		return q.err
 	}
-	if v.in.IsDir() {
-		return bad("a folder has no checksums to verify")
+	if v.in.Store() == nil {
+		return bad("only an archive by itself can be verified, not a folder or a set")
 	}
 	h, v := q.h, v.of
 	h.verify.mu.Lock()

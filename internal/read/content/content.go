@@ -30,6 +30,7 @@ type Content struct {
 	search  *digest.Search // for a wrong bit
 	// cure, if it is not nil, returns the content healed after an error.
 	cure func(error) (Content, bool)
+	done func() // called by Close; may be nil
 }
 
 // Vouched reports whether each byte of c is proven before Read returns it.
@@ -49,6 +50,9 @@ func (c Content) Read(p []byte) (int, error) { return c.r.Read(p) }
 
 // Close ends the read.
 func (c Content) Close() error {
+	if c.done != nil {
+		defer c.done()
+	}
 	if closer, ok := c.r.(io.Closer); ok {
 		return closer.Close()
 	}
@@ -204,6 +208,15 @@ func (s *Source) Open(ctx context.Context, e Entry, off int64) Content {
 
 // openAt is Open. whole says that the content will be read to its end.
 func (s *Source) openAt(ctx context.Context, e Entry, off int64, whole bool) Content {
+	if s.Parts != nil {
+		m, own, release, err := s.Parts.Of(ctx, e)
+		if err != nil {
+			return Content{Entry: e, r: failed{err}}
+		}
+		c := m.openAt(ctx, own, off, whole)
+		c.Entry.Ref, c.done = e.Ref, release
+		return c
+	}
 	p := s.proof(e)
 	if s.heal != nil && p.whole && !p.pieces {
 		r := &wholeReader{size: e.Size, off: off, load: func(b []byte) error { return ReadError(e, s.whole(ctx, e, b, 0)) }}
@@ -244,6 +257,10 @@ func (n *named) Read(p []byte) (int, error) {
 
 // Copy copies all of e's content to w, as Content.CopyTo does.
 func (s *Source) Copy(ctx context.Context, w io.Writer, e Entry) error {
+	if s.Parts != nil {
+		_, err := ofPart(ctx, s, e, func(m *Source, own Entry) (any, error) { return nil, m.Copy(ctx, w, own) })
+		return err
+	}
 	p := s.proof(e)
 	_, run := s.run(e)
 	// Content without a digest that is one run of stored bytes is read as it is.
@@ -297,6 +314,9 @@ const (
 
 // Sweep reads the contents of entries, many in parallel and neighbours together.
 func (s *Source) Sweep(ctx context.Context, entries iter.Seq2[Entry, error], order Order, each Each) error {
+	if s.Parts != nil {
+		return s.sweepParts(ctx, entries, order, each)
+	}
 	if s.heal == nil {
 		return s.sweep(ctx, entries, order, each)
 	}

@@ -22,6 +22,11 @@ func (s *Source) Problem(ctx context.Context, e Entry, err error) format.Problem
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
 		return c.Problem
 	}
+	if s.Parts != nil {
+		if p, oerr := ofPart(ctx, s, e, func(m *Source, own Entry) (format.Problem, error) { return m.Problem(ctx, own, err), nil }); oerr == nil {
+			return p
+		}
+	}
 	p := format.Problem{Code: format.BadData, Severity: format.Error, Volume: s.Name, Off: -1, Entry: e.Name, HasEntry: true, Message: err.Error()}
 	off, n := int64(0), e.Size
 	if d, ok := errors.AsType[*digest.Error](err); ok {

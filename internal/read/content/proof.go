@@ -83,6 +83,10 @@ func (s *Source) ProvenBefore(e Entry) bool {
 
 // Proof returns what e's content is compared with. It may read where the content lies.
 func (s *Source) Proof(ctx context.Context, e Entry) Proof {
+	if s.Parts != nil {
+		p, _ := ofPart(ctx, s, e, func(m *Source, own Entry) (Proof, error) { return m.Proof(ctx, own), nil })
+		return p
+	}
 	p := s.proof(e)
 	if !p.Parts && e.Kind.HasContent() {
 		by, before := s.units(ctx, e)

@@ -44,6 +44,8 @@ type Source struct {
 	Loose int64
 	// Checking is set before anything is read.
 	Checking Checking
+	// Parts has the archives if s is several of them, or is nil.
+	Parts Parts
 
 	runs     func(Entry) (Extent, bool) // of Reader; nil if it cannot
 	compares func(Entry) format.Proof   // of Reader; nil if it never does
@@ -195,6 +197,9 @@ func (s *Source) Fault(e Entry) error {
 
 // Doubt returns what is wrong with the index as a whole, as far as it has been read.
 func (s *Source) Doubt() error {
+	if s.Parts != nil {
+		return joined(s.Parts.Doubts())
+	}
 	if doubt := s.Reader.Can().Doubt; doubt != nil {
 		if p := doubt(); p != nil {
 			return &format.CorruptError{Format: s.Format.Name, Problem: *p}
@@ -211,10 +216,17 @@ func (s *Source) Certain() {
 }
 
 // Vouched returns an error if the index does not match its own digest, or has lost digests. Names or
-// contents may be wrong without a sign, so nothing that lasts may be made of them.
+// contents may be wrong without a sign, so nothing that lasts may be made of them. The same is so
+// if one of several archives is missing.
 func (s *Source) Vouched() error {
-	if c, ok := errors.AsType[*format.CorruptError](s.Doubt()); ok && (c.Code == format.BadChecksum || c.Code == format.LostDigest) {
-		return c
+	doubts := []error{s.Doubt()}
+	if s.Parts != nil {
+		doubts = s.Parts.Doubts()
+	}
+	for _, err := range doubts {
+		if c, ok := errors.AsType[*format.CorruptError](err); ok && (c.Code == format.BadChecksum || c.Code == format.LostDigest || s.Parts != nil && c.Code == format.MissingVolume) {
+			return c
+		}
 	}
 	return nil
 }
@@ -241,6 +253,9 @@ func (s *Source) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int,
 			return 0, nil
 		}
 		return 0, io.EOF
+	}
+	if s.Parts != nil {
+		return ofPart(ctx, s, e, func(m *Source, own Entry) (int, error) { return m.ReadAt(ctx, own, p, off) })
 	}
 	n := int(max(min(int64(len(p)), e.Size-off), 0))
 	done, err := s.by(ctx, s.proof(e), false).readAt(ctx, e, p[:n], off)
@@ -288,6 +303,9 @@ func ReadError(e Entry, err error) error {
 // Salvage writes e's content to w without verifying it. It writes zeros for bytes that cannot be
 // read, and returns how many those are.
 func (s *Source) Salvage(ctx context.Context, e Entry, w io.Writer) (lost int64, err error) {
+	if s.Parts != nil {
+		return ofPart(ctx, s, e, func(m *Source, own Entry) (int64, error) { return m.Salvage(ctx, own, w) })
+	}
 	const most, step = 256 << 10, 512
 	b := make([]byte, min(most, e.Size))
 	for off := int64(0); off < e.Size; off += int64(len(b)) {
@@ -421,6 +439,14 @@ type Place struct {
 // archive's own address if base is "". ok is false if e's content is not one run. Zeros that pad a
 // chunk are not part of it.
 func (s *Source) Place(ctx context.Context, e Entry, own, base string) (p Place, external, ok bool) {
+	if s.Parts != nil {
+		m, part, release, err := s.Parts.Of(ctx, e)
+		if err != nil || base != "" { // it stands for one archive
+			return Place{}, false, false
+		}
+		defer release()
+		return m.Place(ctx, part, own, "")
+	}
 	run, ok := s.rawRun(ctx, e, true)
 	if !ok || run.Size == 0 {
 		return Place{}, false, false

@@ -198,6 +198,13 @@ func (s *Source) Settle(ctx context.Context, e Entry) error {
 // content is verified while it is read, if it is read from its beginning: the last Read returns the
 // error.
 func (s *Source) ReadFrom(ctx context.Context, e Entry, off int64) io.ReadCloser {
+	if s.Parts != nil {
+		m, own, release, err := s.Parts.Of(ctx, e)
+		if err != nil {
+			return &wholeReader{err: err}
+		}
+		return Content{r: m.ReadFrom(ctx, own, off), done: release}
+	}
 	known, wrong := s.known(ctx, e)
 	if h, e := s.cure(ctx, e, wrong); h != nil {
 		return h.ReadFrom(ctx, e, off)
