@@ -85,6 +85,9 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 		return a.extractTo(ctx, in, p.out, holdall.ExtractOptions{Include: p.o.Include, Exclude: p.o.Exclude, KeepDamaged: p.o.KeepDamaged, Meter: p.o.Meter})
 	}
 	st, name, err := a.locateOut(ctx, p.out)
+	if err == nil {
+		err = a.isNoneOf(ctx, src, st, name)
+	}
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/holdall/holdall/internal/read/detect"
 	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/internal/read/parity"
+	"github.com/holdall/holdall/internal/write/output"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -145,6 +146,20 @@ func (a *app) oneByOne(ctx context.Context, address string) error {
 		err = usage("%s stands for %s, and %s takes archives by their own names, one by one", store.Redact(address), count(int64(len(names)), "archive"), a.verb)
 	}
 	return err
+}
+
+// isNoneOf returns an error if an output is one of the archives that an address stands for.
+func (a *app) isNoneOf(ctx context.Context, address string, to store.Store, name string) error {
+	st, inputs, err := a.archivesOf(ctx, address)
+	if err != nil || len(inputs) == 0 {
+		return err
+	}
+	for i := range inputs {
+		if st != nil {
+			inputs[i] = storekit.AddressOf(st, inputs[i])
+		}
+	}
+	return output.Guard{Inputs: inputs, Ours: func(format.Probe) bool { return true }}.Check(ctx, to, name)
 }
 
 // openSet opens several archives as one.
