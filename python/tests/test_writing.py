@@ -307,6 +307,7 @@ def test_what_create_does_not_write(tmp_path):
 
 CHILD = """
 import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it for what is in its background
 sys.path[:0] = {path!r}
 import holdall
 with holdall.create({name!r}) as w:
