@@ -235,7 +235,7 @@ func TestEveryFormatIsMountedAsItIs(t *testing.T) {
 		a.Close()
 	}
 	for _, f := range format.All() {
-		if opened[f.Name] == 0 {
+		if f.Open != nil && opened[f.Name] == 0 { // others are only written
 			t.Errorf("no fixture of %s could be mounted", f.Name)
 		}
 	}
