@@ -244,3 +244,38 @@ func TestAShortArchiveIsComparedWholeWithItsIndex(t *testing.T) {
 		t.Errorf("of other content: %+v", a.Index())
 	}
 }
+
+// What is made of a copy of an archive is made of what that has, also where its old index says something else: the
+// name of a member of a tar.
+func TestNothingThatLastsIsMadeOfAnOldIndex(t *testing.T) {
+	rnd := testkit.Rand(t)
+	for _, stale := range []bool{false, true} {
+		path := copied(t, rnd, "tar", true, 64<<10, map[string]string{"a": strings.Repeat("a", 5000), "m": "same", "z": strings.Repeat("z", 5000)})
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "m"
+		if stale {
+			name := bytes.Index(b, append([]byte("m"), make([]byte, 99)...))
+			b[name]++
+			b[name+148+5]++
+			want = "n"
+		}
+		if err := os.WriteFile(path, b, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		at(t, path, time.Now())
+		a := beside(t, path, holdall.OpenOptions{})
+		out := filepath.Join(t.TempDir(), "x.caf")
+		if _, err := holdall.Convert(t.Context(), a, out, holdall.PackOptions{Format: "caf"}); err != nil {
+			t.Fatal(err)
+		}
+		if used := a.Index().Used != ""; used == stale {
+			t.Errorf("stale %v: %+v", stale, a.Index())
+		}
+		if got, err := beside(t, out, holdall.OpenOptions{}).Get(t.Context(), want, 100); err != nil || string(got) != "same" {
+			t.Errorf("stale %v: %q, %v", stale, got, err)
+		}
+	}
+}

@@ -1,13 +1,19 @@
 package kept
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
+	"maps"
+	"reflect"
 	"sync"
+	"sync/atomic"
 
+	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/read/listing"
 	"github.com/holdall/holdall/store"
@@ -21,6 +27,13 @@ type Reader struct {
 
 	mu   sync.Mutex
 	real format.Reader
+
+	// Something that lasts is made of what is read, so what an index of a copy says is first compared with what
+	// the archive says.
+	certain  atomic.Bool
+	compared sync.Mutex
+	tried    bool
+	same     atomic.Bool
 }
 
 // NewReader returns a reader that uses x. open opens the archive itself. proven reports whether an entry's
@@ -31,7 +44,119 @@ func NewReader(x *Index, proven func(format.Entry) bool, open func(context.Conte
 
 // knows reports whether the index says where e's content lies. If it was made of a copy, it is not asked
 // for content that nothing would be compared with.
-func (k *Reader) knows(e format.Entry) bool { return k.x.Has(e) && (!k.x.Copied || k.proven(e)) }
+func (k *Reader) knows(e format.Entry) bool {
+	return k.x.Has(e) && (!k.x.Copied || k.same.Load() || !k.certain.Load() && k.proven(e))
+}
+
+// answers reports whether the index is used.
+func (k *Reader) answers(ctx context.Context) bool {
+	if k.x.Damage() == nil && k.x.Copied && k.certain.Load() && !k.same.Load() {
+		k.compared.Lock()
+		defer k.compared.Unlock()
+		if !k.tried {
+			err := k.compare(ctx)
+			k.x.Spoilt(ctx, err)
+			k.tried = ctx.Err() == nil
+		}
+	}
+	return k.x.Damage() == nil && (!k.x.Copied || !k.certain.Load() || k.same.Load())
+}
+
+// compare compares all that the index says with what the archive says, and notes it if that is the same.
+func (k *Reader) compare(ctx context.Context) error {
+	r, err := k.archive(ctx)
+	if err != nil {
+		return err
+	}
+	next, stop := iter.Pull2(k.x.Entries(ctx))
+	defer stop()
+	other := func(what string) error {
+		return k.x.fail(-1, fmt.Errorf("%s is another one: it belongs to another version of the archive", format.Escape(what)))
+	}
+	for own, err := range r.Entries(ctx) {
+		if err != nil {
+			return err
+		}
+		e, err, more := next()
+		if err != nil {
+			return err
+		}
+		a, b := own, e
+		a.Ref, b.Ref, a.Fault, b.Fault = nil, nil, nil, nil
+		if !more || (own.Fault == nil) != (e.Fault == nil) || !a.ModTime.Equal(b.ModTime) {
+			return other(own.Name)
+		}
+		if a.ModTime = b.ModTime; !maps.Equal(a.Attr, b.Attr) {
+			return other(own.Name)
+		}
+		if a.Attr, b.Attr = nil, nil; !reflect.DeepEqual(a, b) {
+			return other(own.Name)
+		}
+		if err := k.compareExtents(ctx, r, own, e); err != nil {
+			return err
+		}
+	}
+	if e, err, more := next(); more || err != nil {
+		return cmp.Or(err, other(e.Name))
+	}
+	k.same.Store(true)
+	return nil
+}
+
+// compareExtents compares where a content lies.
+func (k *Reader) compareExtents(ctx context.Context, r format.Reader, own, e format.Entry) error {
+	if !k.x.Has(e) || !e.Kind.HasContent() || e.Fault != nil {
+		return nil // the archive is asked
+	}
+	next, stop := iter.Pull2(k.x.Extents(ctx, e, 0, e.Size))
+	defer stop()
+	for a, err := range r.Extents(ctx, own, 0, own.Size) {
+		if err != nil {
+			return err
+		}
+		b, err, more := next()
+		if err != nil {
+			return err
+		}
+		same := more && a.At == b.At && a.Size == b.Size && a.Codec == b.Codec
+		switch {
+		case !same || a.Codec == codec.Zero:
+		case a.Codec == codec.Inline:
+			var x, y []byte
+			if x, err = a.Inline(ctx); err == nil {
+				y, err = b.Inline(ctx)
+			}
+			same = bytes.Equal(x, y)
+		default:
+			same = a.Object == b.Object && a.External == b.External && a.Off == b.Off && a.Len == b.Len && a.Skip == b.Skip
+		}
+		if err != nil {
+			return err
+		}
+		if !same {
+			return k.x.fail(-1, fmt.Errorf("%s lies elsewhere: it belongs to another version of the archive", format.Escape(e.Name)))
+		}
+	}
+	if _, _, more := next(); more {
+		return k.x.fail(-1, fmt.Errorf("%s is longer: it belongs to another version of the archive", format.Escape(e.Name)))
+	}
+	return nil
+}
+
+// beCertain is Abilities.Certain.
+func (k *Reader) beCertain() {
+	k.certain.Store(true)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.realCertain()
+}
+
+// realCertain makes the archive certain, too. The caller holds k.mu.
+func (k *Reader) realCertain() {
+	if k.real != nil && k.certain.Load() && k.real.Can().Certain != nil {
+		k.real.Can().Certain()
+	}
+}
 
 // own returns an entry of the index as the archive itself has it.
 func (k *Reader) own(ctx context.Context, r format.Reader, e format.Entry) (format.Entry, error) {
@@ -56,12 +181,13 @@ func (k *Reader) archive(ctx context.Context) (format.Reader, error) {
 			return nil, err
 		}
 		k.real = r
+		k.realCertain()
 	}
 	return k.real, nil
 }
 
 func (k *Reader) Lookup(ctx context.Context, name string) (format.Entry, error) {
-	if k.x.Damage() == nil {
+	if k.answers(ctx) {
 		e, err := k.x.Lookup(ctx, name)
 		if !k.x.Spoilt(ctx, err) {
 			return e, err
@@ -104,7 +230,7 @@ func either[T any](ctx context.Context, k *Reader, said iter.Seq2[T, error], arc
 
 // entries is either for entries, which the archive has in the same order.
 func (k *Reader) entries(ctx context.Context, said iter.Seq2[format.Entry, error], archive func(format.Reader) iter.Seq2[format.Entry, error]) iter.Seq2[format.Entry, error] {
-	if k.x.Damage() != nil {
+	if !k.answers(ctx) {
 		said = nil
 	}
 	return either(ctx, k, said, func(r format.Reader, after int) iter.Seq2[format.Entry, error] {
@@ -122,7 +248,7 @@ func (k *Reader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry
 
 // Can returns what else the reader can do.
 func (k *Reader) Can() format.Abilities {
-	return format.Abilities{Run: k.Run, EntriesBelow: k.EntriesBelow, EntriesFrom: k.EntriesFrom, Made: k.made}
+	return format.Abilities{Run: k.Run, EntriesBelow: k.EntriesBelow, EntriesFrom: k.EntriesFrom, Made: k.made, Certain: k.beCertain}
 }
 
 // made is Abilities.Made of the archive: extents that the index cannot have are the archive's own.
@@ -162,7 +288,7 @@ func (k *Reader) InPlaces(ctx context.Context, dir, from string) iter.Seq2[forma
 		from = listing.Place(dir, e) + "\x00" // nothing stands between
 		return true
 	})
-	if k.x.Damage() != nil {
+	if !k.answers(ctx) {
 		said = nil
 	}
 	return either(ctx, k, said, func(r format.Reader, _ int) iter.Seq2[format.Entry, error] {

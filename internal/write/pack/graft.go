@@ -59,6 +59,7 @@ type graft struct {
 func Graft(ctx context.Context, m format.Amender, there, from *content.Source, names []string, o GraftOptions) (failed int64, err error) {
 	g := &graft{m: m, there: there, from: from, own: storekit.AddressOf(there.Store, there.Name), o: o,
 		added: map[string]bool{}, arrays: map[string]bool{}, groups: map[string]bool{}}
+	from.Certain()
 	for _, step := range []func(context.Context) error{
 		func(ctx context.Context) error { return g.choose(ctx, names) }, g.fits, g.surround, g.clear, g.refer, g.copy,
 		func(context.Context) error { return from.Vouched() }, // after all of its index was read
