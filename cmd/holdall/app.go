@@ -176,20 +176,6 @@ func (a *app) openOptions() holdall.OpenOptions {
 	return holdall.OpenOptions{Format: a.format, View: a.view, CacheBytes: a.cacheBytes, External: a.mayLead(), Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate), Password: a.password, NoVerify: a.noVerify, CompareWhole: int64(a.whole), Parity: a.parity, OnHeal: a.saysHealed(a.address), Blocks: a.blocks()}
 }
 
-// blocks returns the cache of blocks. It is only a cache, so one that cannot be used ends no verb.
-func (a *app) blocks() *holdall.BlockCache {
-	if a.cacheDir == "" || a.noBlocks {
-		return nil
-	}
-	c := &holdall.BlockCache{Dir: a.cacheDir, Size: int64(a.cacheSize)}
-	if err := c.Check(context.Background()); err != nil {
-		a.noBlocks = true
-		a.warn("--cache-dir is not used: %v", err)
-		return nil
-	}
-	return c
-}
-
 // saysHealed returns a function that warns that an archive is damaged. It is
 // called at the first repair while reading.
 func (a *app) saysHealed(address string) func(by string) {

@@ -21,6 +21,20 @@ import (
 // noIndex is the value of --index and HOLDALL_CACHE that turns indexes off.
 const noIndex = "none"
 
+// blocks returns the cache of blocks. It is only a cache, so one that cannot be used ends no verb.
+func (a *app) blocks() *holdall.BlockCache {
+	if a.cacheDir == "" || a.noBlocks {
+		return nil
+	}
+	c := &holdall.BlockCache{Dir: a.cacheDir, Size: int64(a.cacheSize)}
+	if err := c.Check(context.Background()); err != nil {
+		a.noBlocks = true
+		a.warn("--cache-dir is not used: %v", err)
+		return nil
+	}
+	return c
+}
+
 func (a *app) useIndex() holdall.UseIndex {
 	switch a.index {
 	case noIndex:

@@ -145,7 +145,7 @@ func elements(v any) []any {
 	return []any{v}
 }
 
-// holds reports whether a part fulfils the condition. Of a list of values one must, but for != all.
+// holds reports whether a part fulfils the condition. If it is a list of values, one of them must, or all for !=.
 func (c condition) holds(part any) bool {
 	if of, ok := part.(map[string]any); ok {
 		part = of[c.member]
