@@ -625,7 +625,7 @@ func (h *history) removed(m *machine, bucket, name string, is *thing, began time
 	switch {
 	case book.IsMarker(name) || bucket == "out" && strings.Contains(name, ".catalog"):
 	case bucket == "from":
-		h.retired(m, b, name, is, began)
+		h.retired(c, m, b, name, is, began)
 	case strings.HasSuffix(name, ".caf"):
 		h.tidied(m, b, name)
 	}
@@ -650,7 +650,7 @@ func (h *history) marked(m *machine, bucket string, commit int64) bool {
 	return false
 }
 
-func (h *history) retired(m *machine, b *book.Book, key string, is *thing, began time.Time) {
+func (h *history) retired(c *copied, m *machine, b *book.Book, key string, is *thing, began time.Time) {
 	l := h.lives[key]
 	if l == nil || l.is == nil {
 		h.breaks("%s removes %s, which is not the application's", m.name, key)
@@ -679,8 +679,29 @@ func (h *history) retired(m *machine, b *book.Book, key string, is *thing, began
 		h.breaks("%s removes %s, and last heard of it %s ago", m.name, key, began.Sub(asked.at))
 	case f.Original == catalog.OriginalStays:
 		h.breaks("%s removes %s, and no commit says so", m.name, key)
-	case f.Original == catalog.OriginalLeaving && !(h.marked(m, "from", f.Since) && h.marked(m, "out", f.Since)):
-		h.breaks("%s removes %s without a marker of commit %d", m.name, key, f.Since)
+	case f.Original == catalog.OriginalLeaving:
+		if n := h.leftSince(c, f.Location); !(h.marked(m, "from", n) && h.marked(m, "out", n)) {
+			h.breaks("%s removes %s without a marker of commit %d", m.name, key, n)
+		}
+	}
+}
+
+// leftSince returns the first commit since which a catalogue never takes the original for deleted by its owner: it
+// was leaving all the time, or lingered. A job that is done twice says once more that it is leaving.
+func (h *history) leftSince(c *copied, l catalog.Location) int64 {
+	for {
+		b, err := h.open(h.ctx, c.name, book.Options{})
+		if err == nil {
+			err = b.At(h.ctx, l.Since-1)
+		}
+		if err != nil { // that state is forgotten
+			return l.Since
+		}
+		was, err := b.Newest(h.ctx, l.Path)
+		if err != nil || was.Seq != l.Seq || was.Original == catalog.OriginalStays {
+			return l.Since
+		}
+		l = was.Location
 	}
 }
 

@@ -353,9 +353,15 @@ func TestDamageIsAMiss(t *testing.T) {
 			t.Fatalf("%s changed at %d: %v", name, at, err)
 		}
 	}
+	// What replaces the damaged blocks may take the room of others. A set that fits is whole after a few passes.
 	s.fetched()
-	if err := w.do(t.Context()); err != nil || s.fetched() > 0 {
-		t.Errorf("it does not recover: %v", err)
+	for pass := 0; ; pass++ {
+		if err := w.do(t.Context()); err != nil || pass == 8 {
+			t.Fatalf("it does not recover: %v", err)
+		}
+		if s.fetched() == 0 {
+			break
+		}
 	}
 }
 
