@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -188,6 +189,68 @@ func TestAPageWithoutAServerProvesWhatItShows(t *testing.T) {
 	b.wait("document.body.dataset.preview === 'failed' && document.querySelector('#detail').innerText.includes('does not match its index')")
 }
 
+// An archive and its index may be moved: they have other times then, and maybe another version. An archive of another
+// length, beginning or end is another one.
+func TestAPageWithoutAServerIsMoved(t *testing.T) {
+	chromium(t)
+	in := filepath.Join(t.TempDir(), "in")
+	err := os.Mkdir(in, 0o755)
+	for name, content := range map[string][]byte{"a.txt": []byte("the first\n"), "noise.bin": noise(3 << 20)} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(in, name), content, 0o644))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"d.caf", "d.tar", "d.zip", "d.rvn", "d.lindi.tar", "d.bundle", "short.caf"} {
+		t.Run(name, func(t *testing.T) {
+			archive := filepath.Join(t.TempDir(), name)
+			run(t, "pack", "-o", archive, in+map[bool]string{true: "/a.txt", false: "/."}[name == "short.caf"])
+			dir := site(t, archive)
+			var objects []string
+			if err := filepath.WalkDir(filepath.Join(dir, name), func(path string, d fs.DirEntry, err error) error {
+				if err == nil && !d.IsDir() {
+					objects = append(objects, path)
+					err = os.Chtimes(path, time.Time{}, time.Now().Add(-100*time.Hour))
+				}
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			shows := func(what string) { // a new server, because the browser keeps what others have sent
+				t.Helper()
+				b := open(t, &server{url: fileServer(t, dir).URL})
+				b.visit("#/" + name + "/a.txt")
+				b.wait("document.body.dataset.preview && document.querySelector('#detail').innerText.includes(" + quote(what) + ")")
+			}
+			shows("the first")
+			for _, at := range objects {
+				content, err := os.ReadFile(at)
+				if err != nil {
+					t.Fatal(err)
+				}
+				others := [][]byte{append(bytes.Clone(content), 0)}
+				if len(objects) == 1 {
+					first, last := bytes.Clone(content), bytes.Clone(content)
+					first[1] ^= 1
+					last[len(last)-1] ^= 1
+					others = append(others, first, last)
+				}
+				for _, other := range others {
+					if err := os.WriteFile(at, other, 0o644); err != nil {
+						t.Fatal(err)
+					}
+					if len(objects) == 1 {
+						shows("does not match its index")
+					}
+				}
+			}
+			if len(objects) > 1 {
+				shows("does not match its index")
+			}
+		})
+	}
+}
+
 // Contents that are compressed are decoded in the browser. What it cannot decode it says by name.
 func TestCompressedContentsAreShownWithoutAServer(t *testing.T) {
 	chromium(t)
@@ -263,6 +326,7 @@ func TestManyEntriesWithoutAServer(t *testing.T) {
 			add(name(i), content[:i*31%1500])
 		}
 		add("zz-damaged.bin", []byte("a content that will be damaged"))
+		add("zz-end.bin", noise(8<<10)) // an archive with another end is another one
 	})
 	dir := site(t, at)
 	to := filepath.Join(dir, "many.tar")

@@ -10,7 +10,8 @@ class Far {
     if (r.status === 404) throw new Failed('not-found', `${this.url} was not found next to this page`);
     if (r.status !== 206) { r.body?.cancel(); throw new Failed('http', r.status === 200 ? 'the server does not support range requests' : 'the server responds with status ' + r.status); }
     const m = /\/(\d+)$/.exec(r.headers.get('Content-Range') ?? '');
-    const tag = r.headers.get('ETag') ?? r.headers.get('Last-Modified');
+    this.etag = r.headers.get('ETag'); this.time = r.headers.get('Last-Modified');
+    const tag = this.etag ?? this.time;
     if (this.tag !== undefined && tag !== this.tag) throw new Failed('changed', 'the file was replaced while it was read');
     this.tag = tag;
     return { bytes: new Uint8Array(await r.arrayBuffer()), size: m ? Number(m[1]) : undefined };
@@ -27,8 +28,11 @@ class Far {
     return t;
   }
   async whole() { return this.get('bytes=0-'); }
-  /** The size, if the server reports it. */
-  async size() { return (await this.get('bytes=0-0')).size; }
+  /** Whether it has the version or the time that an index names, after it was read. */
+  is({ version, mtime }) {
+    if (version && this.etag) return version === this.etag;
+    return Math.floor(Date.parse(mtime) / 1000) === Date.parse(this.time) / 1000;
+  }
 }
 
 /** A file within the page, as base64. Only the requested part is decoded. */
@@ -45,7 +49,7 @@ class Held {
   }
   async tail(n) { n = Math.min(n, this.length); return { bytes: await this.read(this.length - n, n), size: this.length }; }
   async whole() { return this.tail(this.length); }
-  async size() { return this.length; }
+  is() { return true; }
 }
 
 const held = new Map();

@@ -11,6 +11,8 @@ import { Picture } from './picture.js';
 
 const json = v => new Response(JSON.stringify(v), { headers: { 'Content-Type': 'application/json' } });
 
+const endLen = 4 << 10; // how much of each end of an archive an index is bound to
+const hexOf = b => [...b].map(x => x.toString(16).padStart(2, '0')).join('');
 const same = (a, b) => a.length === b.length && a.every((x, i) => x === b[i]);
 const most = { sorted: 5000, atOnce: 20000, surveyed: 2 << 20 }; // rows: of a folder that is sorted, of an archive that is surveyed before its first list, and that is surveyed at all
 
@@ -21,13 +23,15 @@ class Page {
     this.volumes = new Map();
   }
   open() {
-    return this.flat ??= (async () => {
-      const x = await Flat.open((off, n) => this.index.read(off, n), n => this.index.tail(n));
-      if (x.root.bound?.size !== undefined && x.root.volumes?.length === 1 && !x.root.volumes[0].name) {
-        this.bound = x.root.bound.size;
-      }
-      return x;
-    })().catch(err => { this.flat = undefined; throw err; });
+    return this.flat ??= Flat.open((off, n) => this.index.read(off, n), n => this.index.tail(n)).catch(err => { this.flat = undefined; throw err; });
+  }
+  /** Checks that an object is that which the index was made of. It may be a copy: docs/index.md has the rule. */
+  async check(far, was) {
+    const { bytes, size } = await far.tail(endLen), differs = (sum, b) => sum && sum !== hexOf(blake3(b)).slice(0, sum.length);
+    if (size !== was.size || differs(was.tail, bytes) || was.head && differs(was.head, await far.read(0, Math.min(endLen, size)))) throw new Failed('changed', 'the archive next to this page does not match its index');
+    if (far.is(was)) return;
+    if (!was.whole) this.copied = true;
+    else if (differs(was.whole, (await far.whole()).bytes)) throw new Failed('changed', 'the archive next to this page does not match its index');
   }
   /** Surveys the archive: reads its whole index once. */
   survey() {
@@ -52,12 +56,8 @@ class Page {
     const x = await this.open(), v = x.root.volumes?.[i];
     if (!v || v.external) throw new Failed('unsupported', 'stored outside the archive');
     if (!this.volumes.has(i)) {
-      const far = file(this.name + v.name);
-      if (this.bound !== undefined) {
-        const size = await far.size();
-        if (size !== undefined && size !== this.bound) throw new Failed('changed', 'the archive next to this page does not match its index');
-      }
-      this.volumes.set(i, far);
+      const far = file(this.name + v.name), { bound } = x.root, was = bound?.objects ? bound.objects.find(o => o.name === v.name) : v.name ? undefined : bound;
+      this.volumes.set(i, (was?.size === undefined ? Promise.resolve() : this.check(far, was)).then(() => far).catch(err => { this.volumes.delete(i); throw err; }));
     }
     return this.volumes.get(i);
   }
@@ -103,7 +103,9 @@ class Page {
       if (!same(blake3(all), row.sum)) throw wrong('or its digest is wrong');
       return all.subarray(off, to);
     }
-    return this.part(row, off, to);
+    const bytes = await this.part(row, off, to);
+    if (this.copied) throw new Failed('changed', 'the archive next to this page is a copy that is not as old as its index says, and nothing proves this content: make the page again');
+    return bytes;
   }
 }
 
@@ -152,7 +154,7 @@ function main() {
     async entry({ path }) {
       const r = await find(path), { chunk } = (await page.open()).root;
       return json({ path, kind: r.kind, size: r.size ?? 0, t: r.time, link: r.link && shown(r.link), owner: r.owner && shown(r.owner), group: r.group && shown(r.group), fault: r.fault && shown(r.fault), own: r.own,
-        digest: r.sum?.length ? `${r.algo}:${[...r.sum].map(b => b.toString(16).padStart(2, '0')).join('')}` : undefined, proof: chunk && r.proof !== undefined || r.algo === 'blake3' && r.size <= 1 << 20 ? 'parts' : undefined,
+        digest: r.sum?.length ? `${r.algo}:${hexOf(r.sum)}` : undefined, proof: chunk && r.proof !== undefined || r.algo === 'blake3' && r.size <= 1 << 20 ? 'parts' : undefined,
         attr: r.attr && Object.fromEntries(Object.entries(r.attr).map(([k, v]) => [shown(k), shown(v)])), extents: r.extents?.slice(0, 32).map(e => ({ volume: name, off: e.off, len: e.len, codec: e.codec || undefined })) });
     },
     async content({ path, off = 0, n = 1 << 20 }) {
