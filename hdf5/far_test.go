@@ -272,7 +272,7 @@ func TestGuessesChangeNothing(t *testing.T) {
 		if got := walked(t, inMemory(t, b)); !slices.Equal(got, want) {
 			t.Errorf("%s differs on a server", name)
 		}
-		for i := range max(5, 2<<20/len(b)) {
+		for i := range testkit.Rounds(t, max(5, 2<<20/len(b))) {
 			damaged := slices.Clone(b)
 			for range 1 + i%8 {
 				damaged[rnd.IntN(min(len(b), 64<<10))] = byte(rnd.Uint32())

@@ -89,10 +89,13 @@ func TestWithoutTheRightPasswordNothingIsRead(t *testing.T) {
 }
 
 func TestDamageOfEncryptedContentIsFound(t *testing.T) {
-	rnd := testkit.Rand(t)
+	rnd, most := testkit.Rand(t), 9
+	if testkit.Race() {
+		most = 40
+	}
 	for _, name := range locked {
 		whole := fixture(t, name)
-		for at := rnd.IntN(5); at < len(whole); at += 1 + rnd.IntN(9) {
+		for at := rnd.IntN(5); at < len(whole); at += 1 + rnd.IntN(most) {
 			b := bytes.Clone(whole)
 			b[at] ^= 0x40
 			st := &storetest.Mem{}

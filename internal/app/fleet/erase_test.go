@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // Names and contents of a person have these texts, which nothing else has.
@@ -184,7 +185,11 @@ func TestWhatIsErasedIsNowhere(t *testing.T) {
 
 // TestAnErasureIsKilled goes on after each request that changes something.
 func TestAnErasureIsKilled(t *testing.T) {
-	for n, dead := 1, true; dead; n += 13 {
+	every := 13
+	if testkit.Race() {
+		every = 52
+	}
+	for n, dead := 1, true; dead; n += every {
 		s, names := about(t)
 		dead, _ = s.killed(n, n%2 == 0, func(ctx context.Context) error {
 			_, err := s.erases(ctx, names)

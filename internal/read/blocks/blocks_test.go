@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 	"github.com/holdall/holdall/store/web"
@@ -213,7 +214,7 @@ func TestProcessesFetchEachBlockOnce(t *testing.T) {
 	})
 	w := work{s.URL + "/x", c, "one", s.size, 4, 2}
 	var wg sync.WaitGroup
-	for range 16 {
+	for range testkit.Rounds(t, 16) {
 		cmd, out := process(t, w)
 		wg.Go(func() {
 			if err := cmd.Wait(); err != nil {
@@ -322,7 +323,7 @@ func TestDamageIsAMiss(t *testing.T) {
 	if err := w.do(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for range 300 {
+	for range testkit.Rounds(t, 300) {
 		files, _ := filepath.Glob(filepath.Join(c.Dir, "[bs]*[e0-9a-f]"))
 		name := files[rand.IntN(len(files))]
 		b, err := os.ReadFile(name)

@@ -706,7 +706,7 @@ func TestALateWorkerDoesNotTakeAJobFromAnother(t *testing.T) {
 
 func TestEachJobIsDoneOnce(t *testing.T) {
 	both(t, func(t *testing.T, address string) {
-		const n = 2000
+		n := testkit.Rounds(t, 2000)
 		var mu sync.Mutex
 		done := map[string]int{}
 		var jobs []Job
