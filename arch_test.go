@@ -106,7 +106,7 @@ var imports = map[string]string{
 	"internal/app/catalog/facts":         "internal/app/catalog internal/app/hierarchy format",
 	"internal/app/catalog/export":        "internal/app/catalog internal/app/catalog/book internal/app/catalog/facts internal/app/hierarchy format format/kit/naming",
 	"internal/app/catalog/survey":        " internal/app/catalog internal/app/catalog/facts internal/app/hierarchy internal/read/parity codec format store format/kit store/storekit",
-	"internal/app/catalog/shelf":         " internal/app/catalog internal/app/catalog/survey codec format store format/kit format/kit/naming store/storekit internal/app/catalog/book",
+	"internal/app/catalog/shelf":         " internal/app/catalog internal/app/catalog/survey codec format store format/kit format/kit/naming store/storekit internal/app/catalog/book internal/read/blocks",
 	"internal/app/fleet":                 " internal/app/catalog internal/app/catalog/shelf internal/app/catalog/survey format format/kit internal/read/content internal/base/glob internal/read/kept format/kit/sorter store store/bucket internal/write/pack internal/read/parity internal/base/meter format/kit/pipe store/storekit format/kit/naming internal/app/catalog/book internal/app/catalog/rows internal/app/fleet/parquet internal/app/fleet/queue",
 	"internal/app/fleet/parquet":         "codec internal/base/scan",
 	"internal/app/fleet/queue":           "format format/kit/naming",

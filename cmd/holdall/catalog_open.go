@@ -100,7 +100,7 @@ func (a *app) shelfAt(ctx context.Context, address string, own bool) (*shelf.She
 // shelfOf returns an open catalogue in the form of a store. The user's own may have archives anywhere;
 // others are archives that lead to archives.
 func (a *app) shelfOf(ctx context.Context, c *book.Book, address string, own bool) (*shelf.Shelf, error) {
-	o := shelf.Options{Address: shownCatalog(address), Open: a.storeOf, Through: a.through, NoVerify: a.noVerify}
+	o := shelf.Options{Address: shownCatalog(address), Open: a.storeOf, Through: a.through, NoVerify: a.noVerify, Blocks: a.blocks()}
 	if !own {
 		o.Open = outside.Rule{Store: c.Store(), Name: c.Name(), Allowed: a.mayLead()}.Find
 	}

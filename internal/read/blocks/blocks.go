@@ -105,19 +105,35 @@ type cached struct {
 // Can returns the abilities of reading.
 func (s *cached) Can() store.Abilities {
 	can := s.Store.Can()
-	return store.Abilities{Address: can.Address, List: can.List, ListFrom: can.ListFrom, ListHeaders: can.ListHeaders, Level: can.Level, OpenGrowing: can.OpenGrowing, Locked: can.Locked}
+	var openAs func(context.Context, store.Info) (store.Object, error)
+	if can.OpenAs != nil {
+		openAs = s.openAs
+	}
+	return store.Abilities{OpenAs: openAs, Address: can.Address, List: can.List, ListFrom: can.ListFrom, ListHeaders: can.ListHeaders, Level: can.Level, OpenGrowing: can.OpenGrowing, Locked: can.Locked}
 }
 
 func (s *cached) Open(ctx context.Context, name string) (store.Object, error) {
 	o, err := s.Store.Open(ctx, name)
+	return s.object(ctx, o, name, false, err)
+}
+
+// openAs opens a version that is known, so not even its first read needs a request.
+func (s *cached) openAs(ctx context.Context, info store.Info) (store.Object, error) {
+	o, err := s.Store.Can().OpenAs(ctx, info)
+	return s.object(ctx, o, info.Name, true, err)
+}
+
+func (s *cached) object(ctx context.Context, in store.Object, name string, heard bool, err error) (store.Object, error) {
 	if err != nil {
 		return nil, err
 	}
 	f, err := open(ctx, s.c.Dir, s.c.Size)
 	if err != nil {
-		return o, nil
+		return in, nil
 	}
-	return &object{Object: o, f: f, identity: s.Store.Can().Identity(name)}, nil
+	o := &object{Object: in, f: f, identity: s.Store.Can().Identity(name)}
+	o.heard.Store(heard)
+	return o, nil
 }
 
 // An object is read by blocks as soon as its version is known. The first read asks the store, whose

@@ -26,6 +26,7 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
+	"github.com/holdall/holdall/internal/read/blocks"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -55,6 +56,9 @@ type Options struct {
 	Source func(ctx context.Context, address string) (store.Store, error)
 	// Read, if not nil, is called with each object of that source that was read up to its end. It must not block.
 	Read func(o Original)
+	// Blocks is a cache on a disk for the archives. If it has what is read of the version that the catalogue records,
+	// no request is sent.
+	Blocks *holdall.BlockCache
 	// NoVerify turns off the verification of contents that the archives' own
 	// readers read.
 	NoVerify bool
@@ -336,7 +340,18 @@ func (o *object) use(ctx context.Context) (*held, func(), error) {
 			return nil, nil, err
 		}
 	}
-	in, err := st.Open(ctx, name)
+	open := st
+	if !several {
+		open = blocks.Wrap(st, s.o.Blocks)
+	}
+	var in store.Object
+	openAs := open.Can().OpenAs
+	as := open != st && openAs != nil && strings.HasPrefix(o.of.Version, `"`)
+	if as {
+		in, err = openAs(ctx, store.Info{Name: name, Size: o.of.Size, Version: o.of.Version})
+	} else {
+		in, err = open.Open(ctx, name)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = &LostError{o.of.Address, err}
 	}
@@ -350,7 +365,7 @@ func (o *object) use(ctx context.Context) (*held, func(), error) {
 	} else {
 		// One of several objects of an archive has no version of its own here.
 		h = &held{name: o.name, o: in, near: st.Can().Near}
-		h.same.Store(several)
+		h.same.Store(several || as)
 		h.elem = s.used.PushFront(h)
 		s.held[o.name] = h
 		s.makeRoom()
@@ -413,6 +428,9 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 		return o.lost(h, err)
 	}
 	if h.same.Load() {
+		if errors.Is(err, store.ErrChanged) {
+			err = o.changed(ctx, h, err)
+		}
 		return err
 	}
 	info, ierr := h.o.Info(ctx)
@@ -425,10 +443,29 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 		o.s.mu.Lock()
 		o.s.drop(h) // it may be the recorded version when it is opened again
 		o.s.mu.Unlock()
-		return &StaleError{o.of.Address, ShownVersion(o.of.Size, o.of.Version), ShownVersion(info.Size, survey.Version(info, h.near))}
+		return o.stale(info, h)
 	}
 	h.same.Store(true)
 	return err
+}
+
+// changed returns the error for an archive of another version than it had.
+func (o *object) changed(ctx context.Context, h *held, err error) error {
+	o.s.mu.Lock()
+	o.s.drop(h)
+	o.s.mu.Unlock()
+	st, name, oerr := o.s.o.Open(ctx, o.of.Address)
+	if oerr != nil {
+		return err
+	}
+	if info, ierr := storekit.Briefly(st, name).Info(ctx); ierr == nil && !survey.Is(info, h.near, o.of) {
+		return o.stale(info, h)
+	}
+	return err
+}
+
+func (o *object) stale(info store.Info, h *held) error {
+	return &StaleError{o.of.Address, ShownVersion(o.of.Size, o.of.Version), ShownVersion(info.Size, survey.Version(info, h.near))}
 }
 
 // lost returns the error for a missing archive, and has the next read open it
@@ -531,7 +568,7 @@ func (s *Shelf) open(ctx context.Context, of catalog.Archive) (*holdall.Archive,
 		ctx := context.WithoutCancel(ctx)
 		st, name, err := s.o.Open(ctx, of.Address)
 		if err == nil {
-			in.a, err = holdall.Open(ctx, name, holdall.OpenOptions{Store: st, Format: of.Format, NoVerify: s.o.NoVerify})
+			in.a, err = holdall.Open(ctx, name, holdall.OpenOptions{Store: st, Format: of.Format, NoVerify: s.o.NoVerify, Blocks: s.o.Blocks})
 		}
 		in.err = err
 	})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -45,7 +46,12 @@ func pack(t *testing.T, s *fleettest.Site, spec fleet.Spec) {
 // open opens a tree of the catalogue.
 func open(t *testing.T, s *fleettest.Site, name string) *holdall.Archive {
 	t.Helper()
-	sh, err := shelf.New(t.Context(), s.B, shelf.Options{})
+	return openBy(t, s, name, shelf.Options{})
+}
+
+func openBy(t *testing.T, s *fleettest.Site, name string, o shelf.Options) *holdall.Archive {
+	t.Helper()
+	sh, err := shelf.New(t.Context(), s.B, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,6 +222,52 @@ func TestAnArchiveThatWasReplacedIsNotRead(t *testing.T) {
 	var b bytes.Buffer
 	if err := in.WriteContent(t.Context(), &b, e); err == nil || !strings.Contains(err.Error(), "changed since it was added") {
 		t.Errorf("%q, %v", b.String(), err)
+	}
+}
+
+// TestTheCacheOnADiskServesACatalogue checks that what was read once of an archive takes no request, and that another
+// archive in its place is not read.
+func TestTheCacheOnADiskServesACatalogue(t *testing.T) {
+	s := newSite(t)
+	for i := range 20 {
+		s.Put(fmt.Sprintf("a/%02d", i), bytes.Repeat([]byte{byte(i)}, 30_000))
+	}
+	pack(t, s, fleet.Spec{Sources: []string{"s3://from"}, Target: "s3://out/x.caf"})
+	const archive = "x-00002-00001.caf"
+	asked := func() (n int) {
+		for _, r := range s.S3.Took() {
+			if strings.Contains(r, archive) {
+				n++
+			}
+		}
+		return n
+	}
+	o := shelf.Options{Blocks: &holdall.BlockCache{Dir: t.TempDir(), Size: 16 << 20}}
+	asked()
+	for pass := range 2 {
+		in := openBy(t, s, shelf.Tree, o)
+		for name, content := range s.Want {
+			if got := read(t, in, name); got != string(content) {
+				t.Errorf("%s: %d bytes", name, len(got))
+			}
+		}
+		if n := asked(); n > 3 || pass == 1 && n > 0 {
+			t.Errorf("pass %d: %d requests", pass, n)
+		}
+	}
+	other := s.S3.Get("out", archive)
+	other[0] ^= 1
+	s.S3.Put("out", archive, other)
+	o.Blocks.Dir = t.TempDir()
+	in := openBy(t, s, shelf.Tree, o)
+	e, err := in.Lookup(t.Context(), "a/01")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := in.WriteContent(t.Context(), io.Discard, e); err == nil || !strings.Contains(err.Error(), "changed since it was added") {
+			t.Error(err)
+		}
 	}
 }
 
