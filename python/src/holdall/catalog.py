@@ -8,16 +8,19 @@ from __future__ import annotations
 import heapq
 import re
 import urllib.parse
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from itertools import islice, takewhile
+from typing import Any, NamedTuple
 
 from . import bound, digests, opening, outside
 from .errors import DamagedError, HoldallError, NotFoundError, StaleIndexError, UnsupportedError
 from .jsontext import decode
 from .listing import RAW, Extent, Proof, is_path, text
-from .objects import CATALOG, Folder, FsspecFolder, Object
+from .objects import CATALOG, Folder, FsspecFolder, Object, open_object
 from .reading import MAX_OPEN, Reader
 from .runs import CRC, FOOTER, KEPT_PARTS, MAGIC, MAX_COMMIT, MAX_PARTS, MAX_TAIL, About, Kept, Parsing, Ref, Row, Run, count, keep, unpacked, unsealed
 from .table import CONTENT
@@ -32,20 +35,33 @@ ALGOS = ("crc32", "crc32c")  # of digests, besides BLAKE3
 OBJECT = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._/-]*|")
 ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
 SEVERAL = re.compile("[0-9a-f]{32}")  # the version of an archive that is not one object
-NO_NUMBERS = "the files of a catalogue have no numbers: read them by their names"
+GROUP = 256  # files between two whose rows are remembered by number
+MAX_GROUPS = 1024  # of rows, by number
+
+
+class Counted(NamedTuple):
+    """What a pass over all files of a catalogue finds."""
+
+    files: int
+    total: int  # of their sizes
+    marks: array[int]  # the row of the first file of each group, as two numbers
 
 
 class Shelf(Object):
-    """The folder of a catalogue."""
+    """The folder of a catalogue, and the commit as of which it is read; 0 is the newest."""
 
-    def __init__(self, folder: Object) -> None:
+    def __init__(self, folder: Object, commit: int = 0, counted: Counted | None = None) -> None:
         self.folder, self.name, self.near, self.size = folder, folder.name, folder.near, 0
+        self.commit, self.counted = commit, counted
 
     def beside(self, suffix: str) -> Object:
         return self.folder.beside(suffix)
 
     def again(self) -> Any:
-        return self.folder.again()
+        return self
+
+    def __reduce__(self) -> Any:
+        return _again, (self.folder.again(), self.commit, self.counted)
 
     def get(self, name: str) -> bytes:
         """Return a whole object below the folder."""
@@ -65,8 +81,14 @@ class Shelf(Object):
         return outside.find(outside.parent(self.folder), address, external)
 
 
+def _again(folder: Any, commit: int, counted: Counted | None) -> Shelf:
+    return Shelf(open_object(folder), commit, counted)
+
+
 def find(obj: Object) -> Shelf | None:
     """Return the folder of a catalogue, or None if an object is not one by its name."""
+    if isinstance(obj, Shelf):
+        return obj
     if isinstance(obj, WebObject):
         url = urllib.parse.urlsplit(obj.address)
         url = url._replace(path=url.path.rstrip("/"))
@@ -85,6 +107,7 @@ class State:
         self.moves = [(*_move(m), count(m.get("commit"))) for m in top.get("moves") or []]
         self.runs: list[Ref] = []
         self.next = count(top.get("next")) or self.number + 1  # number of the next commit
+        self.stored = count(top.get("stored"))  # number of the last state that was stored
 
     def moved(self, address: str, base: int) -> str:
         """Return the address now of an archive that had this one after a commit."""
@@ -161,27 +184,30 @@ class _ErasedError(DamagedError):
     """A commit that says nothing any more."""
 
 
-def latest(shelf: Shelf) -> State:
-    """Return the newest state: that of the head and the commits after it. Without a head, it is made of what is there."""
+def latest(shelf: Shelf, last: int = 0) -> State:
+    """Return the newest state, or that after a commit: that of the head or a stored one, and the commits after it."""
+    why: HoldallError | None = None
     try:
         state = _state(shelf, "head")
     except (NotFoundError, DamagedError) as err:
-        state = _newest(shelf)
-        _follow(shelf, state)
-        if not state.number:
-            raise NotFoundError(shelf.name, "there is no catalogue") if isinstance(err, NotFoundError) else err from None
-        return state
+        state, why = State({}), err
+    if not state.number or 0 < last < state.number:
+        state = _newest(shelf, last, state.stored)
     try:
-        _follow(shelf, state)
+        _follow(shelf, state, last)
     except _ErasedError:  # the head is old
-        state = _newest(shelf)
-        _follow(shelf, state)
+        state = _newest(shelf, last)
+        _follow(shelf, state, last)
+    if not state.number:
+        raise why if isinstance(why, DamagedError) else NotFoundError(shelf.name, "there is no catalogue")
     return state
 
 
-def _newest(shelf: Shelf) -> State:
-    stored = [int(name) for name in shelf.folder.below("states") if re.fullmatch("[0-9]{16}", name)]
-    return _stored(shelf, max(stored)) if stored else State({})
+def _newest(shelf: Shelf, last: int, known: int = 0) -> State:
+    """Return the newest stored state that is not after a commit. If states cannot be listed, one of them is known."""
+    stored = [int(name) for name in shelf.folder.below("states") if re.fullmatch("[0-9]{16}", name)] or [known]
+    newest = max((n for n in stored if not last or n <= last), default=0)
+    return _stored(shelf, newest) if newest else State({})
 
 
 def _state(shelf: Shelf, name: str) -> State:
@@ -245,20 +271,22 @@ def _follow(shelf: Shelf, state: State, last: int = 0) -> None:
 class Catalog:
     """The files of a catalogue: the newest version of each name, as of when it was opened.
 
-    A row is the handle of a row of a run. Files have no numbers.
+    A row is the handle of a row of a run. Files are numbered in the order of their names. One pass over all rows counts
+    them, and remembers the row of each 256th.
     """
 
     algos: tuple[str, ...] = ("blake3",)
 
     def __init__(self, shelf: Shelf) -> None:
         self.shelf = shelf
-        self._state = latest(shelf)
+        self._state = latest(shelf, shelf.commit)
+        shelf.commit = self._state.number
         shelf.version = self._state.hash or str(self._state.number)
         kept = Kept()
         self._runs = [Run(shelf, ref, i, kept) for i, ref in enumerate(self._state.runs)]
         self._known: dict[bytes, int] = {}  # rows of names that were listed or found
         self._shown: dict[int, About] = {}  # archives that pages describe
-        self._counted: tuple[int, int] | None = None
+        self._groups: dict[int, list[int]] = {}  # rows by number
 
     # Rows
 
@@ -285,6 +313,11 @@ class Catalog:
 
     def after(self, name: bytes) -> Iterator[Row]:
         """Yield the newest version of each name from one on."""
+        for r in self._after(name):
+            self._keep(r)
+            yield r
+
+    def _after(self, name: bytes) -> Iterator[Row]:
         rows = [run.rows(name) for run in self._runs]
         done = None
         for r in rows[0] if len(rows) == 1 else heapq.merge(*rows, key=lambda r: (r.name, -r.seq, r.archive < 0, -r.archive)):
@@ -292,7 +325,6 @@ class Catalog:
                 continue
             done = r.name
             if r.archive >= 0 and r.kind in CONTENT:
-                self._keep(r)
                 yield r
 
     def names(self) -> Iterator[bytes]:
@@ -339,32 +371,52 @@ class Catalog:
             base = self._state.runs[r.handle >> 80].base
             keep(self._shown, r.archive, r.about._replace(address=self._state.moved(r.about.address, base)), KEPT_PARTS)
 
-    # What takes a pass over all files, or is not there
+    # Numbers
 
     @property
     def files(self) -> int:
-        return self._count()[0]
+        return self._count().files
 
     @property
     def total(self) -> int:
-        return self._count()[1]
+        return self._count().total
 
-    def _count(self) -> tuple[int, int]:
-        if self._counted is None:
+    def _count(self) -> Counted:
+        counted = self.shelf.counted
+        if counted is None:
             n = total = 0
-            for r in self.after(b""):
+            marks = array("Q")
+            for r in self._after(b""):
+                if n % GROUP == 0:
+                    marks.extend(divmod(r.handle, 1 << 60))
                 n, total = n + 1, total + r.size
-            self._counted = n, total
-        return self._counted
+            counted = self.shelf.counted = Counted(n, total, marks)
+        return counted
 
     def row(self, number: int) -> int:
-        raise UnsupportedError(self.shelf.name, NO_NUMBERS)
+        group = number // GROUP
+        rows = self._groups.get(group)
+        if rows is None:
+            rows = [r.handle for r in islice(self._after(self._mark(group)), GROUP)]
+            keep(self._groups, group, rows, MAX_GROUPS)
+        return rows[number % GROUP]
+
+    def first(self, name: bytes) -> int:
+        """Return the number of the first file whose name is not before this one."""
+        groups = range(len(self._count().marks) // 2)
+        group = bisect_left(groups, name, key=self._mark) - 1
+        return group * GROUP + sum(1 for _ in takewhile(lambda r: r.name < name, self._after(self._mark(group)))) if group >= 0 else 0
+
+    def _mark(self, group: int) -> bytes:
+        """Return the first name of a group."""
+        high, low = self._count().marks[2 * group : 2 * group + 2]
+        return self.at(high << 60 | low).name
 
     def number(self, row: int) -> int:
-        return -1
+        return -1  # looking for it could take a pass over all files
 
     def stored(self) -> range:
-        raise UnsupportedError(self.shelf.name, NO_NUMBERS)
+        return range(self.files)
 
     def close(self) -> None:
         for run in self._runs:
@@ -397,6 +449,11 @@ class Folders:
                 return
             if b"/" in r.name[len(start) :] and is_path(r.name):
                 yield text(r.name)
+
+    def numbers(self, folder: str) -> range:
+        """Return the numbers of the files in a folder and below it."""
+        start = _prefix(folder)
+        return range(self._rows.first(start), self._rows.first(start[:-1] + b"0"))  # "0" follows "/"
 
     def is_folder(self, folder: str) -> bool:
         """Return whether there is a file in a folder or below it."""
@@ -442,11 +499,6 @@ class CatalogReader(Reader):
         for inner in self._inner.values():
             inner.close()
         super().close()
-
-    def row(self, which: str | int) -> int:
-        if not isinstance(which, str):
-            raise UnsupportedError(self.archive.name, NO_NUMBERS)
-        return super().row(which)
 
     def get(self, row: int) -> bytes:
         r = self.rows.at(row)

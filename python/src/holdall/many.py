@@ -155,7 +155,7 @@ class Many(Archive):
     def info(self, which: str | int) -> Info:
         i, there = self._at(which)
         found = self.archive(i).info(there)
-        return found._replace(number=self.first(i) + found.number)
+        return found._replace(number=self.first(i) + found.number if found.number >= 0 else -1)
 
     def read(self, which: str | int, start: int = 0, end: int | None = None) -> Content:
         i, there = self._at(which)
