@@ -388,7 +388,7 @@ def sealed(data):
 
 
 def parts(path, magic):
-    with runs.Parsing(str(path)):
+    with runs.parsing(str(path)):
         return catalog._unframed(path.read_bytes(), magic)
 
 

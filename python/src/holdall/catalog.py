@@ -10,7 +10,7 @@ import re
 import urllib.parse
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice, takewhile
@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 from . import bound, digests, opening, outside
 from .errors import DamagedError, HoldallError, NotFoundError, StaleIndexError, UnsupportedError
 from .jsontext import decode
-from .listing import RAW, Extent, Proof, is_path, text
+from .listing import RAW, Extent, Proof, Rows, is_path, text
 from .objects import CATALOG, Folder, FsspecFolder, Object, open_object
 from .reading import MAX_OPEN, Reader
-from .runs import CRC, FOOTER, KEPT_PARTS, MAGIC, MAX_COMMIT, MAX_PARTS, MAX_TAIL, About, Kept, Parsing, Ref, Row, Run, count, keep, unpacked, unsealed
-from .table import CONTENT
+from .runs import CRC, FOOTER, KEPT_PARTS, MAGIC, MAX_COMMIT, MAX_PARTS, MAX_TAIL, About, Kept, Ref, Row, Run, parsing, unpacked, unsealed
+from .table import CONTENT, count, keep
 from .web import WebObject
 
 STATE, COMMIT = b"holdall catalogue 1\n", b"holdall commit 1\n"
@@ -211,7 +211,7 @@ def _newest(shelf: Shelf, last: int, known: int = 0) -> State:
 
 
 def _state(shelf: Shelf, name: str) -> State:
-    with Parsing(f"{shelf.name}/{name}"):
+    with parsing(f"{shelf.name}/{name}"):
         top, more = _unframed(shelf.get(name), STATE)
         state, runs, tails = State(top), top.get("runs") or [], top.get("tails") or []
         if not 0 < state.number < MAX_COMMIT or not state.catalog or state.elsewhere > state.number or len(tails) > len(runs) or len(runs) > MAX_RUNS:
@@ -250,7 +250,7 @@ def _follow(shelf: Shelf, state: State, last: int = 0) -> None:
             if last or not refused and not isinstance(err, NotFoundError):
                 raise
             return
-        with Parsing(f"{shelf.name}/{name}"):
+        with parsing(f"{shelf.name}/{name}"):
             top, more = _unframed(data, COMMIT)
             if top.get("erased"):
                 raise _ErasedError(f"{shelf.name}/{name}", "what the catalogue was then was erased")
@@ -268,7 +268,7 @@ def _follow(shelf: Shelf, state: State, last: int = 0) -> None:
             state.apply(top, runs, digest(data).hex() if digest else "")
 
 
-class Catalog:
+class Catalog(Rows):
     """The files of a catalogue: the newest version of each name, as of when it was opened.
 
     A row is the handle of a row of a run. Files are numbered in the order of their names. One pass over all rows counts
@@ -291,20 +291,11 @@ class Catalog:
     # Rows
 
     def find(self, name: bytes) -> int:
-        row = self._known.get(name)
-        if row is None:
-            best, gone = None, 0
-            for i, run in enumerate(self._runs):
-                for r in run.rows(name) if run.may_have(name, far=i > 0) else ():
-                    if r.name != name:
-                        break
-                    if r.archive < 0:
-                        gone = max(gone, r.seq)
-                    elif r.archive not in self._state.dropped and (best is None or (r.seq, r.archive) > (best.seq, best.archive)):
-                        best = r
-            row = -1 if best is None or best.seq < gone or best.kind not in CONTENT else best.handle
-            if best is not None and row >= 0:
-                self._keep(best)
+        row = self._known.get(name, -1)
+        if row < 0:
+            runs = [run.rows(name) for i, run in enumerate(self._runs) if run.may_have(name, far=i > 0)]
+            for r in self._newest([takewhile(lambda r: r.name == name, rows) for rows in runs]):
+                row = self._keep(r).handle
         return row
 
     def at(self, row: int) -> Row:
@@ -313,12 +304,12 @@ class Catalog:
 
     def after(self, name: bytes) -> Iterator[Row]:
         """Yield the newest version of each name from one on."""
-        for r in self._after(name):
-            self._keep(r)
-            yield r
+        return map(self._keep, self._after(name))
 
     def _after(self, name: bytes) -> Iterator[Row]:
-        rows = [run.rows(name) for run in self._runs]
+        return self._newest([run.rows(name) for run in self._runs])
+
+    def _newest(self, rows: Sequence[Iterator[Row]]) -> Iterator[Row]:
         done = None
         for r in rows[0] if len(rows) == 1 else heapq.merge(*rows, key=lambda r: (r.name, -r.seq, r.archive < 0, -r.archive)):
             if r.name == done or r.archive in self._state.dropped:
@@ -346,9 +337,6 @@ class Catalog:
             raise DamagedError(self.shelf.name, f"{r.size} bytes at {r.offset} of an archive of {a.size}", text(r.name))
         return [Extent(0, r.size, r.archive, r.offset, r.size, 0, RAW)] if r.size else []
 
-    def runs(self, rows: list[int]) -> list[tuple[int, int, int] | None]:
-        return [(e.volume, e.offset, e.length) if (e := next(iter(self.extents(row)), None)) else None for row in rows]
-
     def proof(self, row: int) -> Proof | None:
         r = self.at(row)
         return Proof(r.algo, r.sum) if r.algo in ("blake3", *ALGOS) else None
@@ -365,20 +353,21 @@ class Catalog:
             raise DamagedError(self.shelf.name, f"there is no archive {number}, to which a row leads")
         return self._state.archives[number]
 
-    def _keep(self, r: Row) -> None:
+    def _keep(self, r: Row) -> Row:
         keep(self._known, r.name, r.handle, KEPT_PARTS)
         if r.about and self._state.elsewhere:
             base = self._state.runs[r.handle >> 80].base
             keep(self._shown, r.archive, r.about._replace(address=self._state.moved(r.about.address, base)), KEPT_PARTS)
+        return r
 
     # Numbers
 
     @property
-    def files(self) -> int:
+    def files(self) -> int:  # type: ignore[override]
         return self._count().files
 
     @property
-    def total(self) -> int:
+    def total(self) -> int:  # type: ignore[override]
         return self._count().total
 
     def _count(self) -> Counted:
@@ -415,9 +404,6 @@ class Catalog:
     def number(self, row: int) -> int:
         return -1  # looking for it could take a pass over all files
 
-    def stored(self) -> range:
-        return range(self.files)
-
     def close(self) -> None:
         for run in self._runs:
             run.close()
@@ -434,11 +420,10 @@ class Folders:
         return (name for name, is_folder in self._level(folder) if not is_folder)
 
     def each_folder(self, folder: str) -> Iterator[str]:
-        """Yield the folders directly in a folder."""
+        """Yield the folders directly in a folder, with their whole names."""
         return (name for name, is_folder in self._level(folder) if is_folder)
 
     def folders(self, folder: str) -> list[str]:
-        """Return the folders directly in a folder, with their whole names."""
         return list(self.each_folder(folder))
 
     def below(self, folder: str) -> Iterator[str]:

@@ -167,12 +167,6 @@ class Zip(Listing):
             found = self._places[row] = [Extent(0, size, 0, begin, stored, 0, codec)] if size else []
         return found
 
-    def runs(self, rows: list[int]) -> list[tuple[int, int, int] | None]:
-        return [(e[0].volume, e[0].offset, e[0].length) if len(e) == 1 and e[0].codec == RAW else None for e in map(self.extents, rows)]
-
-    def stored(self) -> range:
-        return range(self.files)
-
 
 def read_zip(obj: Object, tail: bytes) -> Zip:
     """Return the files of a zip that has no comment."""
