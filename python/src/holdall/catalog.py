@@ -21,7 +21,7 @@ from .errors import DamagedError, HoldallError, NotFoundError, StaleIndexError, 
 from .jsontext import decode
 from .listing import RAW, Extent, Proof, Rows, is_path, text
 from .objects import CATALOG, Folder, FsspecFolder, Object, open_object
-from .reading import MAX_OPEN, Reader
+from .reading import Reader
 from .runs import CRC, FOOTER, KEPT_PARTS, MAGIC, MAX_COMMIT, MAX_PARTS, MAX_TAIL, About, Kept, Ref, Row, Run, parsing, unpacked, unsealed
 from .table import CONTENT, count, keep
 from .web import WebObject
@@ -489,11 +489,7 @@ class CatalogReader(Reader):
         r = self.rows.at(row)
         if r.offset >= 0 or self.verifies and r.size == 0 and self.rows.proof(row):
             return super().get(row)
-        inner, its = self._asked(r)
-        data = inner.get(its)
-        if self.verifies:
-            self._compare(row, data, 0, r.size)
-        return data
+        return self.many([row])[0]
 
     def part(self, row: int, start: int = 0, end: int | None = None) -> bytes:
         r = self.rows.at(row)
@@ -519,20 +515,11 @@ class CatalogReader(Reader):
                 self._compare(row, contents[row], 0, len(contents[row]))
         return [contents[row] for row in rows]
 
-    def object(self, volume: int) -> Object:
-        """Return an archive by its number."""
-        obj = self._objects.get(volume)
-        if obj is None:
-            obj = self._opened(volume)
-            if len(self._objects) < MAX_OPEN:
-                obj = self._objects.setdefault(volume, obj)
-        return obj
-
-    def _opened(self, archive: int) -> Object:
+    def _opened(self, volume: int) -> Object:
         """Open an archive. Its version is compared as soon as it is known: that takes no request of its own."""
-        about = self.rows.archive(archive)
+        about = self.rows.archive(volume)
         obj: Object = self.rows.shelf.archive(about.address, self._external)
-        compare = partial(self._same, archive, about)
+        compare = partial(self._same, volume, about)
         if isinstance(obj, WebObject):
             obj.on_version = compare
         elif not isinstance(obj, Folder):

@@ -131,16 +131,16 @@ class Reader:
         """Return the object of a volume."""
         obj = self._objects.get(volume)
         if obj is None:
-            name, external = self.volumes[volume]
-            if external:
-                obj = outside.find(self.archive, name, self._external)
-            elif name:
-                obj = self.archive.beside(name)
-            else:
-                return self.archive
-            if len(self._objects) < MAX_OPEN:
+            obj = self._opened(volume)
+            if obj is not self.archive and len(self._objects) < MAX_OPEN:
                 obj = self._objects.setdefault(volume, obj)
         return obj
+
+    def _opened(self, volume: int) -> Object:
+        name, external = self.volumes[volume]
+        if external:
+            return outside.find(self.archive, name, self._external)
+        return self.archive.beside(name) if name else self.archive
 
     def _content(self, row: int, start: int, end: int) -> bytes:
         """Return the bytes [start, end) of a content."""

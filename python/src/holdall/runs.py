@@ -11,6 +11,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import NamedTuple
 
 from .errors import DamagedError, HoldallError, UnsupportedError
@@ -73,20 +74,24 @@ class Ref(NamedTuple):
     end: bytes = b""  # its last bytes, if they came with a head or a commit
 
 
-class Refs(NamedTuple):
-    """Where pages or nodes are, one after the other."""
+class Part(NamedTuple):
+    """Where a page or a node is."""
 
-    firsts: list[bytes]
-    offs: list[int]
-    sizes: list[int]
-    again: list[bool]  # whether the name before is also the first one
+    first: bytes
+    off: int
+    size: int
+    again: bool  # whether the name before is also the first one
 
-    def find(self, name: bytes) -> int:
-        """Return the first one that can have a name."""
-        i = max(bisect_right(self.firsts, name) - 1, 0)
-        while i > 0 and self.again[i] and self.firsts[i] == name:
-            i -= 1
-        return i
+
+FIRST = itemgetter(0)
+
+
+def find(parts: list[Part], name: bytes) -> int:
+    """Return the first part that can have a name."""
+    i = max(bisect_right(parts, name, key=FIRST) - 1, 0)
+    while i > 0 and parts[i].again and parts[i].first == name:
+        i -= 1
+    return i
 
 
 @contextmanager
@@ -210,7 +215,7 @@ class Run:
         self.name = f"{folder.name}/{ref.object}"
         self._folder, self._ref, self._number, self._kept = folder, ref, number, kept
         self._obj: Object | None = None
-        self._nodes: dict[int, Refs] = {}
+        self._nodes: dict[int, list[Part]] = {}
         self._filters: dict[int, bytes] = {}
         with parsing(self.name):
             self._open(ref.end or self._read(ref.size - ref.tail, ref.tail))
@@ -238,14 +243,14 @@ class Run:
             raise ValueError("its filter is not there")
         c = Cursor(body[: len(body) - length])
         index = Cursor(unpacked(c.text()))
-        self._top = _refs(index, MAGIC, self._filter) if self._levels == 1 else _refs(index, after, start)
+        self._top = _parts(index, MAGIC, self._filter) if self._levels == 1 else _parts(index, after, start)
         self._last = index.text()
         if c.at != len(c.b) or index.at != len(index.b):
             raise ValueError("its index has another length")
 
     def may_have(self, name: bytes, far: bool) -> bool:
         """Return whether it can have a name. Only if far, a part of the filter is read for that."""
-        if not self._top.firsts or not self._top.firsts[0] <= name <= self._last:
+        if not self._top or not self._top[0].first <= name <= self._last:
             return False
         if not self._blocks or not self._near and not far:
             return True
@@ -262,21 +267,19 @@ class Run:
 
     def rows(self, name: bytes) -> Iterator[Row]:
         """Yield the rows from a name on."""
-        if not self._top.firsts or name > self._last:
+        if not self._top or name > self._last:
             return
-        nodes = [0] if self._levels == 1 else range(self._top.find(name), len(self._top.firsts))
-        ahead, first = 1, True
-        for node in nodes:
-            refs = self._node(node)
-            k = refs.find(name)
-            while k < len(refs.firsts):
-                pages = self._pages(node, refs, k, ahead)
+        ahead, start = 1, -1
+        for node in [0] if self._levels == 1 else range(find(self._top, name), len(self._top)):
+            parts = self._node(node)
+            k = find(parts, name)
+            while k < len(parts):
+                pages = self._pages(node, parts, k, ahead)
                 for page in pages:
                     with parsing(self.name):
-                        start = page.find(name) if first else 0
+                        start = page.find(name) if start < 0 else 0
                     for block in range(start, len(page.ends) - 1):
                         yield from (row for row in self._rows(page, block) if row.name >= name)
-                    first = False
                 k, ahead = k + len(pages), min(2 * ahead, 64)
 
     def row(self, handle: int) -> Row:
@@ -293,34 +296,32 @@ class Run:
             keep(self._kept.rows, key, rows, KEPT_PARTS)
         return rows
 
-    def _node(self, k: int) -> Refs:
-        if self._levels == 1:
-            return self._top
-        node = self._nodes.get(k)
+    def _node(self, k: int) -> list[Part]:
+        node = self._top if self._levels == 1 else self._nodes.get(k)
         if node is None:
             with parsing(self.name):
-                c = Cursor(unpacked(unsealed(self._read(self._top.offs[k], self._top.sizes[k]))))
-                node = _refs(c, MAGIC, self._filter)
-                if not node.firsts or c.at != len(c.b):
+                c = Cursor(unpacked(unsealed(self._read(self._top[k].off, self._top[k].size))))
+                node = _parts(c, MAGIC, self._filter)
+                if not node or c.at != len(c.b):
                     raise ValueError(f"its node {k} is none")
             keep(self._nodes, k, node, KEPT_NODES)
         return node
 
-    def _pages(self, node: int, refs: Refs, k: int, most: int) -> list[Page]:
+    def _pages(self, node: int, parts: list[Part], k: int, most: int) -> list[Page]:
         """Return some pages from one on, which are read at once."""
         above = (self._number << 20 | node) << 20
         if page := self._kept.pages.get((above | k) << 20):
             return [page]
-        n, size = 1, refs.sizes[k]
-        while n < most and k + n < len(refs.firsts) and size + refs.sizes[k + n] <= MAX_AHEAD:
-            size += refs.sizes[k + n]
+        n, size = 1, parts[k].size
+        while n < most and k + n < len(parts) and size + parts[k + n].size <= MAX_AHEAD:
+            size += parts[k + n].size
             n += 1
         pages = []
         with parsing(self.name):
-            data = self._read(refs.offs[k], size)
-            for i in range(k, k + n):
-                at = refs.offs[i] - refs.offs[k]
-                pages.append(Page(data[at : at + refs.sizes[i]], self._ref.commit, (above | i) << 20))
+            data = self._read(parts[k].off, size)
+            for i, part in enumerate(parts[k : k + n], k):
+                at = part.off - parts[k].off
+                pages.append(Page(data[at : at + part.size], self._ref.commit, (above | i) << 20))
                 self._kept.add(pages[-1])
         return pages
 
@@ -330,21 +331,18 @@ class Run:
             self._obj.close()
 
 
-def _refs(c: Cursor, start: int, end: int) -> Refs:
+def _parts(c: Cursor, start: int, end: int) -> list[Part]:
     """Parse where pages or nodes are, all of them in [start, end)."""
-    refs = Refs([], [], [], [])
+    parts: list[Part] = []
     n = below(c.uvar(), min(len(c.b) - c.at, MAX_PARTS))
     off, name = c.uvar() if n else start, b""
     for _ in range(n):
         size, first = c.uvar(), c.name(name)
         if off < start or size >> 1 > min(end - off, MAX_PAGE) or first < name or len(first) > MAX_NAME:
             raise ValueError("its index leads elsewhere")
-        refs.firsts.append(first)
-        refs.offs.append(off)
-        refs.sizes.append(size >> 1)
-        refs.again.append(size & 1 > 0)
+        parts.append(Part(first, off, size >> 1, size & 1 > 0))
         off, name = off + (size >> 1), first
-    return refs
+    return parts
 
 
 def hash_of(name: bytes) -> int:

@@ -13,6 +13,7 @@ import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import accumulate, compress, islice
 from operator import add, itemgetter, le
 from typing import Any, NamedTuple, TypeVar
@@ -163,11 +164,11 @@ def read_head(obj: Object) -> dict[str, Any]:
         raise DamagedError(obj.name, "its root is damaged: the CRC-32 is another")
     try:
         head = json.loads(raw)
+        if type(head) is not dict:
+            raise ValueError("expected an object")
+        return head
     except (ValueError, RecursionError) as err:
         raise DamagedError(obj.name, f"its root is no JSON: {err}") from err
-    if type(head) is not dict:
-        raise DamagedError(obj.name, "its root is no object")
-    return head
 
 
 def counted(head: dict[str, Any]) -> tuple[int, int, bool]:
@@ -183,7 +184,16 @@ class Table(Rows):
         self.archive = archive
         self.codecs: list[str] = []
         try:
-            self._take(head)
+            self._trees = {name: _tree(head.get(name)) for name in ("rows", "proofs")}
+            self.rows = count(self._trees["rows"][1].items, 1 << 32)
+            self.files = count(head["files"], self.rows + 1)
+            self.total = count(head["bytes"])
+            self.chunk = count(head.get("chunk", 0), 1 << 32)
+            self.volumes = [(str(v["name"]), bool(v.get("external", False))) for v in head.get("volumes") or []]
+            for name, external in self.volumes:
+                if not external and name and (name[0] != "/" or not all(p not in ("", ".", "..") for p in name[1:].split("/"))):
+                    raise ValueError(f"a volume {name!r}, which is not in the archive")
+            self.algos = ("blake3",) if self.chunk else tuple(str(a) for a in head.get("digests") or [])
         except (KeyError, TypeError, ValueError, AttributeError) as err:
             raise self._bad(f"its root is none: {err!r}") from err
         self.numbers: array[int] | None = None
@@ -195,34 +205,11 @@ class Table(Rows):
                 raise UnsupportedError(obj.name, f"it cannot be mapped into memory: {err}") from err
             if len(self.map) < obj.size:
                 raise self._bad("it became shorter while it was read")
-        self._refs: list[Ref] | None = None
         self._pages: dict[int, Page] = {}
         self._blocks: dict[int, Block] = {}
         self._fetched: dict[int, bytes] = {}
         self._fetches = 0
-        self._proofs: list[Ref] | None = None
         self._sums: dict[int, bytes] = {}
-
-    def _take(self, head: dict[str, Any]) -> None:
-        """Use a root if it is valid."""
-        self._trees = {name: self._tree(head.get(name)) for name in ("rows", "proofs")}
-        self.rows = count(self._trees["rows"][1].items, 1 << 32)
-        self.files = count(head["files"], self.rows + 1)
-        self.total = count(head["bytes"])
-        self.chunk = count(head.get("chunk", 0), 1 << 32)
-        self.volumes = [(str(v["name"]), bool(v.get("external", False))) for v in head.get("volumes") or []]
-        for name, external in self.volumes:
-            if not external and name and (name[0] != "/" or not all(p not in ("", ".", "..") for p in name[1:].split("/"))):
-                raise ValueError(f"a volume {name!r}, which is not in the archive")
-        self.algos = ("blake3",) if self.chunk else tuple(str(a) for a in head.get("digests") or [])
-
-    def _tree(self, tree: Any) -> tuple[int, Ref]:
-        tree = tree or {"depth": 0, "top": dict.fromkeys(("items", "offset", "stored", "length", "crc32"), 0)}
-        top = [count(tree["top"][k], 1 << 48) for k in ("items", "offset", "stored", "length", "crc32")]
-        depth = count(tree["depth"], 9)
-        if not depth and top[0] or depth and not top[0]:
-            raise ValueError("a tree that is none")
-        return depth, Ref(b"", 0, *top)
 
     # Pages
 
@@ -269,14 +256,23 @@ class Table(Rows):
             raise self._bad(f"its page at {ref.offset} is damaged: the CRC-32 is another")
         return data
 
-    def _rows_refs(self) -> list[Ref]:
-        """Return where the pages of rows are."""
-        refs = self._refs
-        if refs is None:
-            refs = self._leaves("rows")
-            self._firsts, self._starts = [r.first for r in refs], [r.start for r in refs]
-            self._refs = refs
-        return refs
+    @cached_property
+    def _refs(self) -> list[Ref]:
+        """Where the pages of rows are."""
+        return self._leaves("rows")
+
+    @cached_property
+    def _firsts(self) -> list[bytes]:
+        return [r.first for r in self._refs]
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [r.start for r in self._refs]
+
+    @cached_property
+    def _proofs(self) -> list[Ref]:
+        """Where the pages of digests are."""
+        return self._leaves("proofs")
 
     def _page(self, k: int) -> Page:
         """Return a page of rows."""
@@ -289,7 +285,7 @@ class Table(Rows):
     def _fetch(self, k: int) -> bytes:
         """Fetch pages of a remote index: some around one, or all after many fetches."""
         if k not in self._fetched:
-            refs = self._rows_refs()
+            refs = self._refs
             self._fetches += 1
             all_ = self._fetches > MANY or refs[-1].offset + refs[-1].stored - refs[0].offset <= MANY * FETCH // 4
             last = 0 if all_ else k
@@ -307,7 +303,7 @@ class Table(Rows):
 
     def _parsed(self, k: int) -> Page:
         """Read a page, and parse what it begins with."""
-        ref = self._rows_refs()[k]
+        ref = self._refs[k]
         data = self._stored(ref) if self.map else self._fetch(k)
         c = Cursor(data)
         try:
@@ -350,7 +346,6 @@ class Table(Rows):
         """Return the block of a row, and the position in it."""
         if not 0 <= row < self.rows:
             raise self._bad(f"it leads to row {row} of {self.rows}")
-        self._rows_refs()
         k = bisect_right(self._starts, row) - 1
         i = row - self._starts[k]
         block = self._blocks.get(k << 5 | i >> 6)
@@ -423,7 +418,7 @@ class Table(Rows):
     # Names
 
     def find(self, name: bytes) -> int:
-        if not self._rows_refs():
+        if not self._firsts:
             return -1
         folder, base, whole = order_of(name)
         key = _joined(name, folder, base, whole)
@@ -442,7 +437,7 @@ class Table(Rows):
 
     def _all(self) -> Iterator[Block]:
         """Return all blocks. They are not kept."""
-        for k in range(len(self._rows_refs())):
+        for k in range(len(self._refs)):
             page = self._pages.get(k) or self._parsed(k)
             for j in range(len(page.ends) - 1):
                 yield self._blocks.get(k << 5 | j) or self._decode(page, j)
@@ -528,46 +523,40 @@ class Table(Rows):
         """Return the extents among the rare properties of a row."""
         lengths = block.cols[RARE]
         at = sum(lengths[:i])
-        rare = block.rares[at : at + lengths[i]]
         try:
-            return self._extents(Cursor(rare), size) if rare and rare[0] & 0x10 else []
+            return self._extents(Cursor(block.rares[at : at + lengths[i]]), size) if lengths[i] else []
         except (IndexError, UnicodeDecodeError):
             raise self._bad(f"extents of {text(block.names[i])!r} that are none") from None
 
     def _extents(self, c: Cursor, size: int) -> list[Extent]:
         bits = c.number(1)
-        if bits & 1:
-            c.text()
-        if bits & 2:
-            for _ in range(c.uvar()):
-                c.text(), c.text()
         if bits & 4:
             raise IndexError  # what is at fault has no extents
+        if bits & 1:
+            c.text()
+        for _ in range(c.uvar() if bits & 2 else 0):
+            c.text(), c.text()
         extents: list[Extent] = []
         at = end = 0
         codec = ""
-        while c.at < len(c.b):
-            bits = c.number(1)
+        while bits & 0x10 and c.at < len(c.b):
+            has = c.number(1)
             volume, offset, length = c.uvar(), end + c.varint(), c.uvar()
-            before = at
-            if bits & 1:
-                at += c.varint()
-            stored = c.uvar() if bits & 2 else length
-            skip = c.uvar() if bits & 4 else 0
-            if bits & 8:
+            before, at = at, at + (c.varint() if has & 1 else 0)
+            stored = c.uvar() if has & 2 else length
+            skip = c.uvar() if has & 4 else 0
+            if has & 8:
                 c.uvar()
-            if bits & 0x20:
+            if has & 0x20:
                 codec = c.text().decode()
-            data = c.text()[skip : skip + length] if bits & 0x10 else b""
+            data = c.text()[skip : skip + length] if has & 0x10 else b""
             if at < before or at + length > size or not 0 <= offset < 1 << 62 or max(stored, skip) >= 1 << 62 or volume >= len(self.volumes):
                 raise IndexError
-            if bits & 0x10:
-                if len(data) != length:
-                    raise IndexError
+            if len(data) != length if has & 0x10 else not codec and stored != length:
+                raise IndexError
+            if has & 0x10:
                 extents.append(Extent(at, length, INLINE, 0, length, 0, RAW, data))
             elif codec != ZERO:
-                if not codec and stored != length:
-                    raise IndexError
                 extents.append(Extent(at, length, volume, offset, stored, skip, self._codec(codec)))
             at, end = at + length, offset + stored
         return extents
@@ -591,8 +580,6 @@ class Table(Rows):
 
     def _pieces(self, first: int, n: int) -> tuple[bytes, ...]:
         """Return the digests of n pieces."""
-        if self._proofs is None:
-            self._proofs = self._leaves("proofs")
         refs, sums = self._proofs, b""
         while len(sums) < n * DIGEST:
             at = first + len(sums) // DIGEST
@@ -623,6 +610,17 @@ def _joined(name: bytes, folder: bytes, base: bytes, whole: bool) -> bytes:
     if b"\0" in name:
         folder, base = folder.replace(b"\0", b"\0\xff"), base.replace(b"\0", b"\0\xff")
     return b"%b\0\1%b\0\1%c" % (folder, base, whole)
+
+
+def _tree(tree: Any) -> tuple[int, Ref]:
+    """Return how many nodes are above a page of a tree, and the top."""
+    if not tree:
+        return 0, Ref(b"", 0, 0, 0, 0, 0, 0)
+    top = [count(tree["top"][k], 1 << 48) for k in ("items", "offset", "stored", "length", "crc32")]
+    depth = count(tree["depth"], 9)
+    if (depth > 0) != (top[0] > 0):
+        raise ValueError("a tree that is none")
+    return depth, Ref(b"", 0, *top)
 
 
 def _chained(numbers: Any, start: int, steps: Any, has: list[bool]) -> list[int]:

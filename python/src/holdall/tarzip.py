@@ -54,7 +54,7 @@ def read_tar(obj: Object) -> Listing:
     """Return the files of a tar."""
     files: dict[bytes, File] = {}
     for name, at, size in _members(obj):
-        if name in files or not is_path(name) or name == b".":
+        if not _is_new(name, files):
             _unusual(obj, f"the name {text(name)!r} is there twice, or none")
         files[name] = File(size, (Extent(0, size, 0, at, size, 0, RAW),) if size else ())
     return Listing(obj.name, files, "")
@@ -101,11 +101,13 @@ def _members(obj: Object) -> Iterator[tuple[bytes, int, int]]:
 def _plain(obj: Object, name: bytes) -> bytes:
     while name.startswith(b"./"):
         name = name[2:]
-    try:
-        name.decode()
-    except UnicodeDecodeError:
+    if name and not _is_text(name):
         _unusual(obj, f"the name {text(name)!r} is not UTF-8")
     return name
+
+
+def _is_new(name: bytes, files: dict[bytes, File]) -> bool:
+    return name not in files and is_path(name) and name != b"."
 
 
 def _sum(b: bytes) -> int | None:
@@ -197,7 +199,7 @@ def read_zip(obj: Object, tail: bytes) -> Zip:
         if made == 3 and mode & 0xF000 not in (0, 0x8000):
             continue  # a link
         unusual = flags & 0x2041 or method not in (STORED, DEFLATED) or part or method == STORED and size != stored or place > offset
-        if unusual or at > length or b"\\" in name or name in files or not is_path(name) or name == b"." or not (name.isascii() or flags & 0x800 and _is_text(name)):
+        if unusual or at > length or b"\\" in name or not _is_new(name, files) or not (name.isascii() or flags & 0x800 and _is_text(name)):
             _unusual(obj, f"{text(name)!r}")
         files[name] = File(size, (), crc.to_bytes(4, "big"))
         headers[name] = (place, stored, method)
@@ -209,8 +211,7 @@ def read_zip(obj: Object, tail: bytes) -> Zip:
 def _wide(obj: Object, extra: bytes, *numbers: int) -> list[int]:
     """Return numbers of a row, of which those that are too large are in its extra field."""
     wanted = [i for i, n in enumerate(numbers) if n == 0xFFFFFFFF]
-    found = list(numbers)
-    at = 0
+    found, at = list(numbers), 0
     while wanted and at + 4 <= len(extra):
         kind, n = struct.unpack_from("<HH", extra, at)
         if kind == 1 and 8 * len(wanted) <= n and at + 4 + n <= len(extra):
