@@ -7,6 +7,7 @@ import gzip
 import io
 import lzma
 import re
+import struct
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -237,8 +238,7 @@ def _lzip(file: Reading) -> Iterator[bytes]:
         stored -= len(rest)
         tail = rest[:20] + fill(file, max(20 - len(rest), 0))
         rest = rest[20:]
-        said = [int.from_bytes(tail[a:b], "little") for a, b in ((0, 4), (4, 12), (12, 20))]
-        if len(tail) < 20 or said != [crc, size, stored + 26]:
+        if len(tail) < 20 or struct.unpack("<IQQ", tail) != (crc, size, stored + 26):
             raise ValueError("lzip: a member does not match its checksum")
     if first:
         raise ValueError("lzip: no member")

@@ -157,10 +157,17 @@ class Reader:
         return self._assembled(row, parts, start, end)
 
     def _assembled(self, row: int, parts: list[tuple[int, bytes]], start: int, end: int) -> bytes:
+        """Return the bytes [start, end) from their parts. The rest is zeros."""
         zeros = end - start - sum(len(data) for _, data in parts)
         if zeros > MAX_ZEROS:
             raise HoldallError(self.archive.name, f"{zeros} bytes of zeros in one read, over the limit of {MAX_ZEROS}: read it in parts", self._name(row))
-        return _assemble(parts, start, end)
+        if len(parts) == 1 and not zeros:
+            return parts[0][1]
+        pieces = []
+        for at, data in sorted(parts):
+            pieces += [bytes(max(at - start, 0)), data]
+            start = at + len(data)
+        return b"".join([*pieces, bytes(end - start)])
 
     def _piece(self, row: int, e: Extent, first: int, last: int) -> bytes:
         """Return the bytes [first, last) of an extent."""
@@ -169,20 +176,20 @@ class Reader:
         obj = self.object(e.volume)
         if e.codec == RAW:
             return obj.read(e.offset + e.skip + first, last - first)
-        unit = (e.volume, e.offset, e.codec)
-        made = self._units.get(unit)
-        if made is not None and len(made) >= e.skip + last:
-            return made[e.skip + first : e.skip + last]
-        if _is_long(e):
-            return self._streamed(row, e, first, last)
-        return self._decoded(row, e, obj.read(e.offset, self._stored(obj, e)), last)[e.skip + first : e.skip + last]
+        if (made := self._kept(e, last)) is None:
+            if _is_long(e):
+                return self._streamed(row, e, first, last)
+            made = self._decoded(row, e, obj.read(e.offset, self._stored(obj, e)), last)
+        return made[e.skip + first : e.skip + last]
+
+    def _kept(self, e: Extent, last: int) -> bytes | None:
+        """Return the unit of an extent, if it was kept and reaches so far."""
+        made = self._units.get((e.volume, e.offset, e.codec))
+        return made if made is not None and len(made) >= e.skip + last else None
 
     def _stored(self, obj: Object, e: Extent) -> int:
-        """Return how many bytes of a unit to read. The end of a record is not stored, so its length may be too large.
-        """
-        if self.codecs[e.codec].endswith("-record"):
-            return max(min(e.stored, obj.size - e.offset), 0)
-        return e.stored
+        """Return how many bytes of a unit to read. A record's end is not stored, so its length may be too large."""
+        return max(min(e.stored, obj.size - e.offset), 0) if self.codecs[e.codec].endswith("-record") else e.stored
 
     def _decoded(self, row: int, e: Extent, stored: bytes, last: int) -> bytes:
         """Decode a unit: at least up to last, and usually all of it."""
@@ -241,7 +248,7 @@ class Reader:
         """Yield extents with their bytes: the file, the offset in it, and the bytes. Each unit is decoded once."""
         units: dict[int, dict[tuple[int, int], list[tuple[int, Extent]]]] = {}
         for i, e in wanted:
-            if e.volume == INLINE or self._is_kept(e) or _is_long(e):
+            if e.volume == INLINE or e.codec != RAW and (self._kept(e, e.length) or _is_long(e)):
                 yield i, e.at, self._piece(-1, e, 0, e.length)
             else:
                 units.setdefault(e.volume, {}).setdefault((e.offset + (e.skip if e.codec == RAW else 0), e.codec), []).append((i, e))
@@ -249,19 +256,12 @@ class Reader:
             obj = self.object(volume)
             reads = [(key[0], max(e.stored if e.codec == RAW else self._stored(obj, e) for _, e in group), key[1]) for key, group in ours.items()]
             for (offset, _, codec), data, at in _joined(obj, reads):
-                for i, e, made in self._undone(ours[offset, codec], data, at):
-                    yield i, e.at, made
-
-    def _undone(self, group: list[tuple[int, Extent]], data: bytes, at: int) -> Iterator[tuple[int, Extent, bytes]]:
-        """Decode extents of the same unit or run, which is at an offset in the bytes that were read."""
-        last = max(group, key=lambda w: w[1].skip + w[1].length)[1]
-        if last.codec != RAW:
-            made = self._decoded(-1, last, data[at : at + last.stored], last.length)
-        for i, e in group:
-            yield i, e, data[at : at + e.length] if e.codec == RAW else made[e.skip : e.skip + e.length]
-
-    def _is_kept(self, e: Extent) -> bool:
-        return e.codec != RAW and len(self._units.get((e.volume, e.offset, e.codec), b"")) >= e.skip + e.length
+                group = ours[offset, codec]
+                if codec != RAW:
+                    last = max(group, key=lambda w: w[1].skip + w[1].length)[1]
+                    made = self._decoded(-1, last, data[at : at + last.stored], last.length)
+                for i, e in group:
+                    yield i, e.at, data[at : at + e.length] if codec == RAW else made[e.skip : e.skip + e.length]
 
     # Comparing bytes
 
@@ -297,7 +297,7 @@ class Reader:
 
 def _is_long(e: Extent) -> bool:
     """Return whether an extent is in a unit that is not kept in memory."""
-    return e.codec != RAW and max(e.stored, e.skip + e.length) > MAX_STORED
+    return max(e.stored, e.skip + e.length) > MAX_STORED
 
 
 def _joined(obj: Object, runs: list[tuple[int, int, int]]) -> Iterator[tuple[tuple[int, int, int], bytes, int]]:
@@ -324,20 +324,6 @@ def _joined(obj: Object, runs: list[tuple[int, int, int]]) -> Iterator[tuple[tup
     for (start, _), group, data in zip(ranges, groups, datas, strict=True):
         for run in group:
             yield run, data, run[0] - start
-
-
-def _assemble(parts: list[tuple[int, bytes]], start: int, end: int) -> bytes:
-    """Return the bytes [start, end) from their parts. The rest is zeros."""
-    if len(parts) == 1 and parts[0][0] == start and len(parts[0][1]) == end - start:
-        return parts[0][1]
-    pieces = []
-    for at, data in sorted(parts):
-        if at > start:
-            pieces.append(bytes(at - start))
-        pieces.append(data)
-        start = at + len(data)
-    pieces.append(bytes(end - start))
-    return b"".join(pieces)
 
 
 def unverified(found: Any) -> str:

@@ -125,9 +125,8 @@ def _number(b: bytes) -> int | None:
 
 
 def _name(b: bytes) -> bytes:
-    name, _, _ = b[:100].partition(b"\0")
-    prefix = b[345:500].partition(b"\0")[0] if b[257:263] == b"ustar\0" else b""
-    return prefix + b"/" + name if prefix else name
+    name, prefix = b[:100].partition(b"\0")[0], b[345:500].partition(b"\0")[0]
+    return prefix + b"/" + name if prefix and b[257:263] == b"ustar\0" else name
 
 
 def _records(data: bytes, given: dict[bytes, bytes]) -> bool:

@@ -90,10 +90,10 @@ class Page {
     if (off >= to) return new Uint8Array();
     const span = compared(row, chunk, off, to);
     if (!span) return this.part(row, off, to);
-    const pieces = inPieces(row, chunk), sums = pieces ? await x.sums(row) : [row.sum], n = pieces ? chunk : row.size;
+    const pieces = inPieces(row, chunk), sums = pieces ? await x.sums(row) : [row.sum], len = pieces ? chunk : row.size;
     const [begin, end] = span, bytes = await this.part(row, begin, end);
-    for (let at = begin; at < end; at += n) {
-      if (!same(blake3(bytes.subarray(at - begin, at - begin + n)), sums[at / n])) throw new Failed('bad-digest', `its content is damaged ${pieces ? `from byte ${at} on` : 'or its digest is wrong'}`);
+    for (let at = begin; at < end; at += len) {
+      if (!same(blake3(bytes.subarray(at - begin, at - begin + len)), sums[at / len])) throw new Failed('bad-digest', `its content is damaged ${pieces ? `from byte ${at} on` : 'or its digest is wrong'}`);
     }
     return bytes.subarray(off - begin, to - begin);
   }
