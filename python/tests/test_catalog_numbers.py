@@ -135,8 +135,11 @@ def test_a_pickled_catalogue_is_not_counted_again(several, monkeypatch):
     assert len(b) == len(files) and b.bytes == sum(map(len, files.values()))
 
 
-def test_catalogues_among_several_archives(several, pack):
+def test_catalogues_among_several_archives(several, pack, command):
     at, files = several
     both = holdall.open([at, pack({"z": b"1"}, "z.caf")])
     assert list(both) == [*files, "z"] and both[len(files)] == b"1" and both.info(3).number == -1
     assert dict(Stream(Samples([os.fspath(at)]), seed=1)) == files
+    command("catalog", "add", "--db", at, pack({n: b"new" for n in list(files)[:5]}, "new.caf"))
+    assert dict(holdall.open(at)) != files
+    assert {**both} == {**pickle.loads(pickle.dumps(both))} == files | {"z": b"1"}

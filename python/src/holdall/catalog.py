@@ -57,6 +57,9 @@ class Shelf(Object):
     def beside(self, suffix: str) -> Object:
         return self.folder.beside(suffix)
 
+    def __str__(self) -> str:
+        return self.name
+
     def again(self) -> Any:
         return self
 
