@@ -31,7 +31,7 @@ def several(pack, command, tmp_path):
     return at, {n: c for n, c in sorted(files.items()) if n not in deleted}
 
 
-@pytest.fixture(params=[1, 3, 256])
+@pytest.fixture(params=[1, 3, 64])
 def group(request, monkeypatch):
     monkeypatch.setattr(catalog, "GROUP", request.param)
     monkeypatch.setattr(catalog, "MAX_GROUPS", 4)

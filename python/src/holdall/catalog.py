@@ -35,8 +35,8 @@ ALGOS = ("crc32", "crc32c")  # of digests, besides BLAKE3
 OBJECT = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._/-]*|")
 ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
 SEVERAL = re.compile("[0-9a-f]{32}")  # the version of an archive that is not one object
-GROUP = 256  # files between two whose rows are remembered by number
-MAX_GROUPS = 1024  # of rows, by number
+GROUP = 64  # files between two whose rows are remembered by number
+MAX_GROUPS = 4096  # of rows, by number
 
 
 class Counted(NamedTuple):
@@ -275,7 +275,7 @@ class Catalog(Rows):
     """The files of a catalogue: the newest version of each name, as of when it was opened.
 
     A row is the handle of a row of a run. Files are numbered in the order of their names. One pass over all rows counts
-    them, and remembers the row of each 256th.
+    them, and remembers the row of each 64th.
     """
 
     algos: tuple[str, ...] = ("blake3",)
