@@ -259,4 +259,4 @@ def test_damaged_units_are_errors(indexed, name):
                 assert err.archive
                 seen += 1
     assert seen
-    assert codecs.has_zstd()
+    assert codecs._zstd_decoder()

@@ -285,11 +285,11 @@ def test_unknown_codecs_are_said():
 def test_frames_by_a_decoder_as_python_has_it():
     """The decoders of Python 3.14 and pyzstd work as that of bz2 does."""
     stored = bz2.compress(CONTENT[:10]) + bz2.compress(CONTENT[10:])
-    file = codecs._Frames(io.BytesIO(stored), bz2.BZ2Decompressor)
+    file = codecs.Parts(codecs.frames(io.BytesIO(stored), bz2.BZ2Decompressor))
     assert codecs.fill(file, 7) == CONTENT[:7]
     assert codecs.fill(file, 1 << 30) == CONTENT[7:]
     with pytest.raises(EOFError):
-        codecs._Frames(io.BytesIO(stored[:-9]), bz2.BZ2Decompressor).read(1 << 30)
+        codecs.Parts(codecs.frames(io.BytesIO(stored[:-9]), bz2.BZ2Decompressor)).read(1 << 30)
 
 
 def test_bombs_do_not_explode():

@@ -69,3 +69,24 @@ def asked(e):
         return (e["at"], e["length"], "", "", 0, "", bytes.fromhex(e["data_hex"]))
     volume = (e.get("volume", ""), e.get("external", False))
     return (e["at"], e["length"], volume, e.get("offset", 0), e.get("skip", 0), e.get("codec", ""), b"") + (e["stored"],)
+
+
+def test_wrong_indexes_are_refused(tmp_path):
+    """By the list that other readers have, too."""
+    wrong = json.loads((VECTORS.parent / "wrong.json").read_text())
+    assert len(wrong) > 20
+    used = []
+    for w in wrong:
+        data = bytearray((VECTORS / f"{w['of']}.holdall").read_bytes()[: w["cut"]])
+        there = bytes.fromhex(w["hex"])
+        data[w["at"] : w["at"] + len(there)] = there
+        path = tmp_path / "x.holdall"
+        path.write_bytes(data + bytes.fromhex(w["then_hex"]))
+        try:
+            obj = LocalFile(str(path))
+            table = Table(obj, read_head(obj), "archive")
+            list(table.names())
+        except holdall.DamagedError:
+            continue
+        used.append(w["what"])
+    assert not used

@@ -28,14 +28,14 @@ class Info(NamedTuple):
     name: str
     kind: str  # "file", or "property" of a content repository
     size: int
-    number: int  # -1 in a catalogue, whose files have none
+    number: int  # -1 in a catalogue, which would have to look for it
     proven: bool = False  # whether all of it is compared with a digest when it is read
 
 
 class Archive(Mapping[str, bytes]):
     """A mapping from the names of an archive's files to their contents.
 
-    Files also have numbers, from ``a[0]`` to ``a[len(a) - 1]``, in the order of folder and name, except in a catalogue.
+    Files also have numbers, from ``a[0]`` to ``a[len(a) - 1]``, in the order of folder and name; in a catalogue of name.
     Any number of threads can read an archive, and so can processes that were forked after it was opened. A pickled
     archive is opened again when it is first used.
     """
@@ -132,8 +132,8 @@ class Archive(Mapping[str, bytes]):
         """Return the numbers of the files in a folder and below it; all for ""."""
         if not folder:
             return [range(len(self))]
-        tree = Tree(self)
-        return [tree.files(folder), tree.below(folder)]
+        tree = self.folders()
+        return [tree.files(folder), tree.below(folder)] if isinstance(tree, Tree) else [tree.numbers(folder)]
 
     def folders(self) -> Tree | Folders:
         """Return the folders, which fsspec and zarr list."""

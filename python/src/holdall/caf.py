@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .digests import check_index
+from .digests import check_index, digest_of
 from .errors import DamagedError, UnsupportedError
 from .jsontext import MAX_DEPTH, decode, too_deep, without_trailing_commas
 from .listing import RAW, Extent, File, Listing
@@ -50,10 +50,7 @@ def read(obj: Object, tail: bytes, verify: bool | None) -> Listing:
     offset, length = where
     if length > MAX_INDEX:
         raise UnsupportedError(obj.name, f"its index has {length} bytes, over the limit of {MAX_INDEX}")
-    if length + FOOTER <= len(tail):
-        text = tail[-length - FOOTER : -FOOTER]
-    else:
-        text = obj.read(offset, length)
+    text = tail[-length - FOOTER : -FOOTER] if length + FOOTER <= len(tail) else obj.read(offset, length)
     return parse(obj.name, text, offset, verify)
 
 
@@ -67,12 +64,8 @@ def parse(archive: str, text: bytes, data_len: int, verify: bool | None = None) 
     for name, row in top["files"].items():
         key = name.encode("utf-8", "surrogateescape")
         rows[key] = _span(archive, name, row)
-        digest = row.get("blake3") if type(row) is dict else None
-        if type(digest) is str and len(digest) == 64:
-            try:
-                digests[key] = bytes.fromhex(digest)
-            except ValueError:
-                pass
+        if type(row) is dict:
+            digests[key] = digest_of(row.get("blake3"))
     inclusive = _inclusive([r for r in rows.values() if isinstance(r, tuple)], data_len, loose)
     files: dict[bytes, File] = {}
     for key, span in rows.items():
@@ -80,9 +73,8 @@ def parse(archive: str, text: bytes, data_len: int, verify: bool | None = None) 
         if fault or isinstance(span, str):
             files[key] = File(0, fault=fault)
             continue
-        start, end = span
-        size = end - start + bool(inclusive)
-        files[key] = File(size, (Extent(0, size, 0, start, size, 0, RAW),) if size else (), digests.get(key, b""))
+        size = span[1] - span[0] + bool(inclusive)
+        files[key] = File(size, (Extent(0, size, 0, span[0], size, 0, RAW),) if size else (), digests.get(key, b""))
     return Listing(archive, files, "blake3")
 
 
@@ -92,11 +84,10 @@ def _parse(archive: str, text: bytes) -> tuple[dict[str, Any], bool]:
     try:
         try:
             top = decode(text, merge="files")
-        except ValueError as err:
+        except ValueError:
             strict = without_trailing_commas(text)
-            loose = strict != text
-            if not loose:
-                raise err
+            if not (loose := strict != text):
+                raise
             top = decode(strict, merge="files")
     except ValueError as err:
         raise DamagedError(archive, f"its index is no JSON: {err}") from err

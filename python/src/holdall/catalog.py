@@ -8,19 +8,22 @@ from __future__ import annotations
 import heapq
 import re
 import urllib.parse
-from collections.abc import Callable, Iterator
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from itertools import islice, takewhile
+from typing import Any, NamedTuple
 
 from . import bound, digests, opening, outside
 from .errors import DamagedError, HoldallError, NotFoundError, StaleIndexError, UnsupportedError
 from .jsontext import decode
-from .listing import RAW, Extent, Proof, is_path, text
-from .objects import CATALOG, Folder, FsspecFolder, Object
-from .reading import MAX_OPEN, Reader
-from .runs import CRC, FOOTER, KEPT_PARTS, MAGIC, MAX_COMMIT, MAX_PARTS, MAX_TAIL, About, Kept, Parsing, Ref, Row, Run, count, keep, unpacked, unsealed
-from .table import CONTENT
+from .listing import RAW, Extent, Proof, Rows, is_path, text
+from .objects import CATALOG, Folder, FsspecFolder, Object, open_object
+from .reading import Reader
+from .runs import CRC, FOOTER, KEPT_PARTS, MAGIC, MAX_COMMIT, MAX_PARTS, MAX_TAIL, About, Kept, Ref, Row, Run, parsing, unpacked, unsealed
+from .table import CONTENT, count, keep
 from .web import WebObject
 
 STATE, COMMIT = b"holdall catalogue 1\n", b"holdall commit 1\n"
@@ -32,20 +35,36 @@ ALGOS = ("crc32", "crc32c")  # of digests, besides BLAKE3
 OBJECT = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._/-]*|")
 ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
 SEVERAL = re.compile("[0-9a-f]{32}")  # the version of an archive that is not one object
-NO_NUMBERS = "the files of a catalogue have no numbers: read them by their names"
+GROUP = 64  # files between two whose rows are remembered by number
+MAX_GROUPS = 4096  # of rows, by number
+
+
+class Counted(NamedTuple):
+    """What a pass over all files of a catalogue finds."""
+
+    files: int
+    total: int  # of their sizes
+    marks: array[int]  # the row of the first file of each group, as two numbers
 
 
 class Shelf(Object):
-    """The folder of a catalogue."""
+    """The folder of a catalogue, and the commit as of which it is read; 0 is the newest."""
 
-    def __init__(self, folder: Object) -> None:
+    def __init__(self, folder: Object, commit: int = 0, counted: Counted | None = None) -> None:
         self.folder, self.name, self.near, self.size = folder, folder.name, folder.near, 0
+        self.commit, self.counted = commit, counted
 
     def beside(self, suffix: str) -> Object:
         return self.folder.beside(suffix)
 
+    def __str__(self) -> str:
+        return self.name
+
     def again(self) -> Any:
-        return self.folder.again()
+        return self
+
+    def __reduce__(self) -> Any:
+        return _again, (self.folder.again(), self.commit, self.counted)
 
     def get(self, name: str) -> bytes:
         """Return a whole object below the folder."""
@@ -65,8 +84,14 @@ class Shelf(Object):
         return outside.find(outside.parent(self.folder), address, external)
 
 
+def _again(folder: Any, commit: int, counted: Counted | None) -> Shelf:
+    return Shelf(open_object(folder), commit, counted)
+
+
 def find(obj: Object) -> Shelf | None:
     """Return the folder of a catalogue, or None if an object is not one by its name."""
+    if isinstance(obj, Shelf):
+        return obj
     if isinstance(obj, WebObject):
         url = urllib.parse.urlsplit(obj.address)
         url = url._replace(path=url.path.rstrip("/"))
@@ -85,6 +110,7 @@ class State:
         self.moves = [(*_move(m), count(m.get("commit"))) for m in top.get("moves") or []]
         self.runs: list[Ref] = []
         self.next = count(top.get("next")) or self.number + 1  # number of the next commit
+        self.stored = count(top.get("stored"))  # number of the last state that was stored
 
     def moved(self, address: str, base: int) -> str:
         """Return the address now of an archive that had this one after a commit."""
@@ -161,31 +187,34 @@ class _ErasedError(DamagedError):
     """A commit that says nothing any more."""
 
 
-def latest(shelf: Shelf) -> State:
-    """Return the newest state: that of the head and the commits after it. Without a head, it is made of what is there."""
+def latest(shelf: Shelf, last: int = 0) -> State:
+    """Return the newest state, or that after a commit: that of the head or a stored one, and the commits after it."""
+    why: HoldallError | None = None
     try:
         state = _state(shelf, "head")
     except (NotFoundError, DamagedError) as err:
-        state = _newest(shelf)
-        _follow(shelf, state)
-        if not state.number:
-            raise NotFoundError(shelf.name, "there is no catalogue") if isinstance(err, NotFoundError) else err from None
-        return state
+        state, why = State({}), err
+    if not state.number or 0 < last < state.number:
+        state = _newest(shelf, last, state.stored)
     try:
-        _follow(shelf, state)
+        _follow(shelf, state, last)
     except _ErasedError:  # the head is old
-        state = _newest(shelf)
-        _follow(shelf, state)
+        state = _newest(shelf, last)
+        _follow(shelf, state, last)
+    if not state.number:
+        raise why if isinstance(why, DamagedError) else NotFoundError(shelf.name, "there is no catalogue")
     return state
 
 
-def _newest(shelf: Shelf) -> State:
-    stored = [int(name) for name in shelf.folder.below("states") if re.fullmatch("[0-9]{16}", name)]
-    return _stored(shelf, max(stored)) if stored else State({})
+def _newest(shelf: Shelf, last: int, known: int = 0) -> State:
+    """Return the newest stored state that is not after a commit. If states cannot be listed, one of them is known."""
+    stored = [int(name) for name in shelf.folder.below("states") if re.fullmatch("[0-9]{16}", name)] or [known]
+    newest = max((n for n in stored if not last or n <= last), default=0)
+    return _stored(shelf, newest) if newest else State({})
 
 
 def _state(shelf: Shelf, name: str) -> State:
-    with Parsing(f"{shelf.name}/{name}"):
+    with parsing(f"{shelf.name}/{name}"):
         top, more = _unframed(shelf.get(name), STATE)
         state, runs, tails = State(top), top.get("runs") or [], top.get("tails") or []
         if not 0 < state.number < MAX_COMMIT or not state.catalog or state.elsewhere > state.number or len(tails) > len(runs) or len(runs) > MAX_RUNS:
@@ -224,7 +253,7 @@ def _follow(shelf: Shelf, state: State, last: int = 0) -> None:
             if last or not refused and not isinstance(err, NotFoundError):
                 raise
             return
-        with Parsing(f"{shelf.name}/{name}"):
+        with parsing(f"{shelf.name}/{name}"):
             top, more = _unframed(data, COMMIT)
             if top.get("erased"):
                 raise _ErasedError(f"{shelf.name}/{name}", "what the catalogue was then was erased")
@@ -242,41 +271,34 @@ def _follow(shelf: Shelf, state: State, last: int = 0) -> None:
             state.apply(top, runs, digest(data).hex() if digest else "")
 
 
-class Catalog:
+class Catalog(Rows):
     """The files of a catalogue: the newest version of each name, as of when it was opened.
 
-    A row is the handle of a row of a run. Files have no numbers.
+    A row is the handle of a row of a run. Files are numbered in the order of their names. One pass over all rows counts
+    them, and remembers the row of each 64th.
     """
 
     algos: tuple[str, ...] = ("blake3",)
 
     def __init__(self, shelf: Shelf) -> None:
         self.shelf = shelf
-        self._state = latest(shelf)
+        self._state = latest(shelf, shelf.commit)
+        shelf.commit = self._state.number
         shelf.version = self._state.hash or str(self._state.number)
         kept = Kept()
         self._runs = [Run(shelf, ref, i, kept) for i, ref in enumerate(self._state.runs)]
         self._known: dict[bytes, int] = {}  # rows of names that were listed or found
         self._shown: dict[int, About] = {}  # archives that pages describe
-        self._counted: tuple[int, int] | None = None
+        self._groups: dict[int, list[int]] = {}  # rows by number
 
     # Rows
 
     def find(self, name: bytes) -> int:
-        row = self._known.get(name)
-        if row is None:
-            best, gone = None, 0
-            for i, run in enumerate(self._runs):
-                for r in run.rows(name) if run.may_have(name, far=i > 0) else ():
-                    if r.name != name:
-                        break
-                    if r.archive < 0:
-                        gone = max(gone, r.seq)
-                    elif r.archive not in self._state.dropped and (best is None or (r.seq, r.archive) > (best.seq, best.archive)):
-                        best = r
-            row = -1 if best is None or best.seq < gone or best.kind not in CONTENT else best.handle
-            if best is not None and row >= 0:
-                self._keep(best)
+        row = self._known.get(name, -1)
+        if row < 0:
+            runs = [run.rows(name) for i, run in enumerate(self._runs) if run.may_have(name, far=i > 0)]
+            for r in self._newest([takewhile(lambda r: r.name == name, rows) for rows in runs]):
+                row = self._keep(r).handle
         return row
 
     def at(self, row: int) -> Row:
@@ -285,14 +307,18 @@ class Catalog:
 
     def after(self, name: bytes) -> Iterator[Row]:
         """Yield the newest version of each name from one on."""
-        rows = [run.rows(name) for run in self._runs]
+        return map(self._keep, self._after(name))
+
+    def _after(self, name: bytes) -> Iterator[Row]:
+        return self._newest([run.rows(name) for run in self._runs])
+
+    def _newest(self, rows: Sequence[Iterator[Row]]) -> Iterator[Row]:
         done = None
         for r in rows[0] if len(rows) == 1 else heapq.merge(*rows, key=lambda r: (r.name, -r.seq, r.archive < 0, -r.archive)):
             if r.name == done or r.archive in self._state.dropped:
                 continue
             done = r.name
             if r.archive >= 0 and r.kind in CONTENT:
-                self._keep(r)
                 yield r
 
     def names(self) -> Iterator[bytes]:
@@ -314,9 +340,6 @@ class Catalog:
             raise DamagedError(self.shelf.name, f"{r.size} bytes at {r.offset} of an archive of {a.size}", text(r.name))
         return [Extent(0, r.size, r.archive, r.offset, r.size, 0, RAW)] if r.size else []
 
-    def runs(self, rows: list[int]) -> list[tuple[int, int, int] | None]:
-        return [(e.volume, e.offset, e.length) if (e := next(iter(self.extents(row)), None)) else None for row in rows]
-
     def proof(self, row: int) -> Proof | None:
         r = self.at(row)
         return Proof(r.algo, r.sum) if r.algo in ("blake3", *ALGOS) else None
@@ -333,38 +356,56 @@ class Catalog:
             raise DamagedError(self.shelf.name, f"there is no archive {number}, to which a row leads")
         return self._state.archives[number]
 
-    def _keep(self, r: Row) -> None:
+    def _keep(self, r: Row) -> Row:
         keep(self._known, r.name, r.handle, KEPT_PARTS)
         if r.about and self._state.elsewhere:
             base = self._state.runs[r.handle >> 80].base
             keep(self._shown, r.archive, r.about._replace(address=self._state.moved(r.about.address, base)), KEPT_PARTS)
+        return r
 
-    # What takes a pass over all files, or is not there
-
-    @property
-    def files(self) -> int:
-        return self._count()[0]
+    # Numbers
 
     @property
-    def total(self) -> int:
-        return self._count()[1]
+    def files(self) -> int:  # type: ignore[override]
+        return self._count().files
 
-    def _count(self) -> tuple[int, int]:
-        if self._counted is None:
+    @property
+    def total(self) -> int:  # type: ignore[override]
+        return self._count().total
+
+    def _count(self) -> Counted:
+        counted = self.shelf.counted
+        if counted is None:
             n = total = 0
-            for r in self.after(b""):
+            marks = array("Q")
+            for r in self._after(b""):
+                if n % GROUP == 0:
+                    marks.extend(divmod(r.handle, 1 << 60))
                 n, total = n + 1, total + r.size
-            self._counted = n, total
-        return self._counted
+            counted = self.shelf.counted = Counted(n, total, marks)
+        return counted
 
     def row(self, number: int) -> int:
-        raise UnsupportedError(self.shelf.name, NO_NUMBERS)
+        group = number // GROUP
+        rows = self._groups.get(group)
+        if rows is None:
+            rows = [r.handle for r in islice(self._after(self._mark(group)), GROUP)]
+            keep(self._groups, group, rows, MAX_GROUPS)
+        return rows[number % GROUP]
+
+    def first(self, name: bytes) -> int:
+        """Return the number of the first file whose name is not before this one."""
+        groups = range(len(self._count().marks) // 2)
+        group = bisect_left(groups, name, key=self._mark) - 1
+        return group * GROUP + sum(1 for _ in takewhile(lambda r: r.name < name, self._after(self._mark(group)))) if group >= 0 else 0
+
+    def _mark(self, group: int) -> bytes:
+        """Return the first name of a group."""
+        high, low = self._count().marks[2 * group : 2 * group + 2]
+        return self.at(high << 60 | low).name
 
     def number(self, row: int) -> int:
-        return -1
-
-    def stored(self) -> range:
-        raise UnsupportedError(self.shelf.name, NO_NUMBERS)
+        return -1  # looking for it could take a pass over all files
 
     def close(self) -> None:
         for run in self._runs:
@@ -382,11 +423,10 @@ class Folders:
         return (name for name, is_folder in self._level(folder) if not is_folder)
 
     def each_folder(self, folder: str) -> Iterator[str]:
-        """Yield the folders directly in a folder."""
+        """Yield the folders directly in a folder, with their whole names."""
         return (name for name, is_folder in self._level(folder) if is_folder)
 
     def folders(self, folder: str) -> list[str]:
-        """Return the folders directly in a folder, with their whole names."""
         return list(self.each_folder(folder))
 
     def below(self, folder: str) -> Iterator[str]:
@@ -397,6 +437,11 @@ class Folders:
                 return
             if b"/" in r.name[len(start) :] and is_path(r.name):
                 yield text(r.name)
+
+    def numbers(self, folder: str) -> range:
+        """Return the numbers of the files in a folder and below it."""
+        start = _prefix(folder)
+        return range(self._rows.first(start), self._rows.first(start[:-1] + b"0"))  # "0" follows "/"
 
     def is_folder(self, folder: str) -> bool:
         """Return whether there is a file in a folder or below it."""
@@ -443,20 +488,11 @@ class CatalogReader(Reader):
             inner.close()
         super().close()
 
-    def row(self, which: str | int) -> int:
-        if not isinstance(which, str):
-            raise UnsupportedError(self.archive.name, NO_NUMBERS)
-        return super().row(which)
-
     def get(self, row: int) -> bytes:
         r = self.rows.at(row)
         if r.offset >= 0 or self.verifies and r.size == 0 and self.rows.proof(row):
             return super().get(row)
-        inner, its = self._asked(r)
-        data = inner.get(its)
-        if self.verifies:
-            self._compare(row, data, 0, r.size)
-        return data
+        return self.many([row])[0]
 
     def part(self, row: int, start: int = 0, end: int | None = None) -> bytes:
         r = self.rows.at(row)
@@ -482,20 +518,11 @@ class CatalogReader(Reader):
                 self._compare(row, contents[row], 0, len(contents[row]))
         return [contents[row] for row in rows]
 
-    def object(self, volume: int) -> Object:
-        """Return an archive by its number."""
-        obj = self._objects.get(volume)
-        if obj is None:
-            obj = self._opened(volume)
-            if len(self._objects) < MAX_OPEN:
-                obj = self._objects.setdefault(volume, obj)
-        return obj
-
-    def _opened(self, archive: int) -> Object:
+    def _opened(self, volume: int) -> Object:
         """Open an archive. Its version is compared as soon as it is known: that takes no request of its own."""
-        about = self.rows.archive(archive)
+        about = self.rows.archive(volume)
         obj: Object = self.rows.shelf.archive(about.address, self._external)
-        compare = partial(self._same, archive, about)
+        compare = partial(self._same, volume, about)
         if isinstance(obj, WebObject):
             obj.on_version = compare
         elif not isinstance(obj, Folder):

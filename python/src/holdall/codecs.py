@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import bz2
-import functools
 import gzip
 import io
 import lzma
 import re
+import struct
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache, partial
+from itertools import chain
 from typing import IO, Any, Protocol, cast
+
+from .table import Cursor
 
 MAX_WINDOW = 128 << 20  # how far a zstd frame may refer back
 MAX_RECORD = 64 << 20
 MAX_SEGMENT = 512 + (256 << 10)
+PART = 256 << 10  # bytes that are read or made at once
 
 
 class Reading(Protocol):
@@ -27,116 +33,89 @@ class MissingDecoder(Exception):
     """A decoder that is not installed."""
 
 
-def _more(file: Reading) -> bytes:
-    """Return some of the bytes that must follow."""
-    if fed := file.read(256 << 10):
-        return fed
-    raise EOFError("it ends too early")
+class Parts:
+    """A file with parts behind each other."""
 
-
-class _Inflating:
-    """A file with the content of a zlib or deflate stream. It ignores what follows the stream."""
-
-    def __init__(self, file: Reading, wbits: int) -> None:
-        self._file = file
-        self._inflater = zlib.decompressobj(wbits)
-
-    def read(self, size: int, /) -> bytes:
-        made = []
-        d = self._inflater
-        while size > 0 and not d.eof:
-            fed = d.unconsumed_tail or _more(self._file)
-            made.append(d.decompress(fed, size))
-            size -= len(made[-1])
-        return b"".join(made)
-
-
-class _Frames:
-    """A file with the content of zstd frames, by the decoder of Python 3.14 and later, or by pyzstd."""
-
-    def __init__(self, file: Reading, new: Callable[[], Any]) -> None:
-        self._file, self._new = file, new
-        self._decoder = new()
-        self._began = False
+    def __init__(self, parts: Iterator[bytes]) -> None:
+        self._parts, self._rest = parts, b""
 
     def read(self, size: int, /) -> bytes:
         made = []
         while size > 0:
-            d, fed = self._decoder, b""
-            if d.eof:
-                fed = d.unused_data or self._file.read(256 << 10)
-                if not fed:
-                    break
-                d = self._decoder = self._new()
-            elif d.needs_input:
-                fed = _more(self._file)
-            made.append(d.decompress(fed, size))
+            part = self._rest or next(self._parts, None)
+            if part is None:
+                break
+            made.append(part[:size])
+            self._rest = part[size:]
             size -= len(made[-1])
         return b"".join(made)
 
 
-def has_zstd() -> bool:
-    """Return whether there is a decoder for zstd."""
-    try:
-        _zstd_decoder()
-    except MissingDecoder:
-        return False
-    return True
+def _around(before: bytes, file: Reading, behind: bytes = b"") -> Parts:
+    """Return a file with something before and after it."""
+    return Parts(chain([before], iter(lambda: file.read(PART), b""), [behind]))
 
 
-@functools.cache
-def _zstd_decoder() -> Callable[[Reading], Reading]:
+def _more(file: Reading) -> bytes:
+    """Return some of the bytes that must follow."""
+    if fed := file.read(PART):
+        return fed
+    raise EOFError("it ends too early")
+
+
+def _inflated(file: Reading, wbits: int) -> Iterator[bytes]:
+    """Yield the content of a zlib or deflate stream. What follows the stream is ignored."""
+    d = zlib.decompressobj(wbits)
+    while not d.eof:
+        fed = d.unconsumed_tail or file.read(PART)
+        part = d.decompress(fed, PART)
+        if not fed and not part:
+            raise EOFError("it ends too early")
+        yield part
+
+
+def frames(file: Reading, new: Callable[[], Any]) -> Iterator[bytes]:
+    """Yield the content of zstd frames, by the decoder of Python 3.14 and later, or by pyzstd."""
+    fed = _more(file)
+    while fed:
+        d = new()
+        yield d.decompress(fed, PART)
+        while not d.eof:
+            yield d.decompress(_more(file) if d.needs_input else b"", PART)
+        fed = d.unused_data or file.read(PART)
+
+
+@cache
+def _zstd_decoder() -> Callable[[Reading], Reading | Iterator[bytes]]:
     """Return the available decoder for zstd. Looking for decoders that are not installed takes long."""
-    try:
+    with suppress(ImportError):
         from compression import zstd
 
         options = {zstd.DecompressionParameter.window_log_max: 27}
-        return lambda file: _Frames(file, lambda: zstd.ZstdDecompressor(options=options))
-    except ImportError:
-        pass
-    try:
+        return partial(frames, new=partial(zstd.ZstdDecompressor, options=options))
+    with suppress(ImportError):
         import zstandard
 
-        def read(file: Reading) -> Reading:
-            decoder = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
-            made: Reading = decoder.stream_reader(cast(IO[bytes], file), read_across_frames=True)
-            return made
-
-        return read
-    except ImportError:
-        pass
-    try:
+        new = partial(zstandard.ZstdDecompressor, max_window_size=MAX_WINDOW)
+        return lambda file: cast(Reading, new().stream_reader(cast(IO[bytes], file), read_across_frames=True))
+    with suppress(ImportError):
         import pyzstd
 
-        option = {pyzstd.DParameter.windowLogMax: 27}
-        return lambda file: _Frames(file, lambda: pyzstd.ZstdDecompressor(option=option))
-    except ImportError:
-        raise MissingDecoder("zstd needs Python 3.14 or the package zstandard") from None
+        return partial(frames, new=partial(pyzstd.ZstdDecompressor, option={pyzstd.DParameter.windowLogMax: 27}))
+    raise MissingDecoder("zstd needs Python 3.14 or the package zstandard")
 
 
-def _zstd(file: Reading) -> Reading:
-    """Return a file with the content of zstd frames."""
+def _zstd(file: Reading) -> Reading | Iterator[bytes]:
     return _zstd_decoder()(file)
 
 
-class _Around:
-    """A file with something before and after it."""
-
-    def __init__(self, before: bytes, file: Reading, behind: bytes) -> None:
-        self._parts: list[Reading] = [io.BytesIO(before), file, io.BytesIO(behind)]
-
-    def read(self, size: int, /) -> bytes:
-        while self._parts:
-            data = self._parts[0].read(size)
-            if data:
-                return data
-            del self._parts[0]
-        return b""
+def _record(file: Reading) -> bytes:
+    return file.read(MAX_RECORD + MAX_RECORD // 6 + 32)
 
 
-def _zstd_record(file: Reading) -> Reading:
+def _zstd_record(file: Reading) -> Reading | Iterator[bytes]:
     """Decode the first frame, and ignore what follows it."""
-    stored = file.read(MAX_RECORD + MAX_RECORD // 6 + 32)
+    stored = _record(file)
     return _zstd(io.BytesIO(stored[: _zstd_end(stored)]))
 
 
@@ -156,14 +135,14 @@ def _zstd_end(b: bytes) -> int:
             return at + (4 if d & 4 else 0)
 
 
-def _zstd_blocks(file: Reading) -> Reading:
+def _zstd_blocks(file: Reading) -> Reading | Iterator[bytes]:
     """Decode blocks of a zstd frame without its header, with a window of 8 MiB, and without a last block."""
-    return _zstd(_Around(b"\x28\xb5\x2f\xfd\x00\x68", file, b"\x01\x00\x00"))
+    return _zstd(_around(b"\x28\xb5\x2f\xfd\x00\x68", file, b"\x01\x00\x00"))
 
 
 def _snappy(file: Reading) -> Reading:
     """Decode a block of snappy, and ignore what follows it."""
-    stored = file.read(MAX_RECORD + MAX_RECORD // 6 + 32)
+    stored = _record(file)
     try:
         import cramjam
 
@@ -182,12 +161,8 @@ def _snappy_end(b: bytes) -> int:
     """Return where a block of snappy ends, according to its tags. A copy from a distance of 0 is an error that decoders
     may not detect.
     """
-    length = shift = i = 0
-    while True:
-        length |= (b[i] & 0x7F) << shift
-        i, shift = i + 1, shift + 7
-        if b[i - 1] < 0x80:
-            break
+    c = Cursor(b)
+    length, i = c.uvar(), c.at
     if length > MAX_RECORD:
         raise ValueError(f"snappy: {length} bytes, over the limit of {MAX_RECORD}")
     made = 0
@@ -216,42 +191,10 @@ def _snappy_end(b: bytes) -> int:
     return i
 
 
-class _Parts:
-    """A file with parts behind each other."""
-
-    def __init__(self, parts: Iterator[bytes]) -> None:
-        self._parts, self._rest = parts, b""
-
-    def read(self, size: int, /) -> bytes:
-        made = []
-        while size > 0:
-            part = self._rest or next(self._parts, None)
-            if part is None:
-                break
-            made.append(part[:size])
-            self._rest = part[size:]
-            size -= len(made[-1])
-        return b"".join(made)
-
-
-class _Again:
-    """A file of which the first bytes were read already."""
-
-    def __init__(self, head: bytes, file: Reading) -> None:
-        self._head, self._file = head, file
-
-    def read(self, size: int = -1, /) -> bytes:
-        if self._head and size != 0:
-            n = len(self._head) if size < 0 else size
-            b, self._head = self._head[:n], self._head[n:]
-            return b
-        return self._file.read(size if size >= 0 else 1 << 20)
-
-
 _LZ4_OLD = b"\x02\x21\x4c\x18"
 
 
-def _lz4(file: Reading) -> Reading:
+def _lz4(file: Reading) -> Any:
     try:
         import lz4.block
         import lz4.frame
@@ -268,10 +211,7 @@ def _lz4(file: Reading) -> Reading:
             yield lz4.block.decompress(fill(file, n), uncompressed_size=8 << 20)
 
     head = fill(file, 4)
-    if head == _LZ4_OLD:
-        return _Parts(old())
-    made: Reading = lz4.frame.LZ4FrameFile(_Again(head, file))
-    return made
+    return old() if head == _LZ4_OLD else lz4.frame.LZ4FrameFile(_around(head, file))
 
 
 def _lzip(file: Reading) -> Iterator[bytes]:
@@ -298,8 +238,7 @@ def _lzip(file: Reading) -> Iterator[bytes]:
         stored -= len(rest)
         tail = rest[:20] + fill(file, max(20 - len(rest), 0))
         rest = rest[20:]
-        said = [int.from_bytes(tail[a:b], "little") for a, b in ((0, 4), (4, 12), (12, 20))]
-        if len(tail) < 20 or said != [crc, size, stored + 26]:
+        if len(tail) < 20 or struct.unpack("<IQQ", tail) != (crc, size, stored + 26):
             raise ValueError("lzip: a member does not match its checksum")
     if first:
         raise ValueError("lzip: no member")
@@ -346,17 +285,17 @@ def _oak_segment(file: Reading) -> Reading:
     return io.BytesIO(stored[512:])
 
 
-_STREAMS: dict[str, Callable[[Any], Reading]] = {
+_STREAMS: dict[str, Callable[[Any], Reading | Iterator[bytes]]] = {
     "gzip": lambda file: gzip.GzipFile(fileobj=file),
-    "deflate": lambda file: _Inflating(file, -15),
-    "zlib-record": lambda file: _Inflating(file, 15),
+    "deflate": partial(_inflated, wbits=-15),
+    "zlib-record": partial(_inflated, wbits=15),
     "bzip2": bz2.BZ2File,
     "xz": lzma.LZMAFile,
     "xz-plain": lzma.LZMAFile,
     "lzma": lzma.LZMAFile,
     "lzma-file": lzma.LZMAFile,
-    "lzip": lambda file: _Parts(_lzip(file)),
-    "compress": lambda file: _Parts(_compress(file)),
+    "lzip": _lzip,
+    "compress": _compress,
     "lz4": _lz4,
     "zstd": _zstd,
     "zstd-record": _zstd_record,
@@ -371,31 +310,19 @@ def stream(codec: str, file: Reading) -> Reading:
     begin = _STREAMS.get(codec)
     if begin is None:
         raise MissingDecoder(f"there is no decoder for {codec!r}")
-    return begin(file)
+    made = begin(file)
+    return Parts(made) if isinstance(made, Iterator) and not hasattr(made, "read") else cast(Reading, made)
 
 
 def whole(codec: str, stored: bytes, most: int) -> bytes:
     """Decode stored bytes, up to a limit."""
-    if codec == "zlib-record":
-        made = zlib.decompressobj().decompress(stored, most)
-    elif codec == "deflate":
-        made = zlib.decompressobj(-15).decompress(stored, most)
-    else:
-        made = fill(stream(codec, io.BytesIO(stored)), most)
-    return made
+    wbits = {"zlib-record": 15, "deflate": -15}.get(codec)
+    return zlib.decompressobj(wbits).decompress(stored, most) if wbits else fill(stream(codec, io.BytesIO(stored)), most)
 
 
 def fill(file: Reading, size: int) -> bytes:
     """Return that many bytes of a file, or all that there are."""
-    data = file.read(size)
-    if len(data) == size or not data:
-        return data
-    parts = [data]
-    size -= len(data)
-    while size > 0:
-        data = file.read(size)
-        if not data:
-            break
-        parts.append(data)
-        size -= len(data)
-    return b"".join(parts)
+    parts = [file.read(size)]
+    while parts[-1] and (size := size - len(parts[-1])) > 0:
+        parts.append(file.read(size))
+    return b"".join(parts) if len(parts) > 1 else parts[0]

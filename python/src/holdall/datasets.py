@@ -32,7 +32,7 @@ from weakref import finalize
 
 from . import open as _open
 from .archive import Archive
-from .errors import NotFoundError
+from .errors import NotFoundError, UnsupportedError
 from .order import Order, part_of
 
 if TYPE_CHECKING:
@@ -85,10 +85,15 @@ class Samples:
             self._firsts = array("Q")
             last = ""
             names = map(self.archive.name, chain(*self._runs)) if self.folder else iter(self.archive)
+            parted: set[str] = set()  # keys between whose files a folder may be, in a catalogue
             for at, name in enumerate(names):
                 key, kind = _split(name)
                 if key != last or not kind:
                     self._firsts.append(at)
+                    if last and name.startswith(last + "."):
+                        parted.add(last)
+                    if key in parted:
+                        raise UnsupportedError(self.archive.address, "a folder is between the files of this sample, so they are not together", key)
                 last = key if kind else ""
 
     def __len__(self) -> int:

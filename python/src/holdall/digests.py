@@ -19,7 +19,10 @@ def find(algo: str) -> Digest:
     if algo == "crc32":
         return lambda data: zlib.crc32(data).to_bytes(4, "big")
     if algo == "crc32c":
-        value = _crc32c()
+        try:
+            from google_crc32c import value
+        except ImportError:
+            from crc32c import crc32c as value  # type: ignore[no-redef]
         return lambda data: value(data).to_bytes(4, "big")
     raise ImportError(f"digests of {algo} are not supported", name=None)
 
@@ -36,42 +39,9 @@ def check_index(archive: str, what: str, text: bytes, expected: object, verify: 
         raise DamagedError(archive, f"{what} is damaged: its BLAKE3 is not what it should be; verify=False reads it as it is")
 
 
-def _crc32c() -> Callable[[bytes], int]:
-    value: Callable[[bytes], int]
+def digest_of(text: object) -> bytes:
+    """Return the BLAKE3 in a row of an archive's own index, or nothing if there is none."""
     try:
-        import google_crc32c
-
-        value = google_crc32c.value
-    except ImportError:
-        import crc32c
-
-        value = crc32c.crc32c
-    return value
-
-
-def _table() -> list[int]:
-    table = []
-    for n in range(256):
-        for _ in range(8):
-            n = n >> 1 ^ (0x82F63B78 if n & 1 else 0)
-        table.append(n)
-    return table
-
-
-_TABLE = _table()
-
-
-def crc32c(data: bytes) -> int:
-    """Return the CRC-32C (Castagnoli) of bytes. It is slow without a package."""
-    try:
-        return _crc32c()(data)
-    except ImportError:
-        return slow_crc32c(data)
-
-
-def slow_crc32c(data: bytes) -> int:
-    """Return the CRC-32C of bytes, without a package."""
-    table, crc = _TABLE, 0xFFFFFFFF
-    for b in data:
-        crc = table[(crc ^ b) & 0xFF] ^ crc >> 8
-    return crc ^ 0xFFFFFFFF
+        return bytes.fromhex(text) if type(text) is str and len(text) == 64 else b""
+    except ValueError:
+        return b""

@@ -23,19 +23,17 @@ def decode(text: bytes, *, nan: bool = False, merge: str = "") -> Any:
     if b"\\ud" in text or b"\\uD" in text:
         text = _ESCAPES.sub(lambda m: b"\\ufffd" if len(m[0]) == 6 else m[0], text)
     hook = _merging(merge) if merge and text.count(b'"' + merge.encode() + b'"') > 1 else None
-    options: dict[str, Any] = {"object_pairs_hook": hook}
-    if not nan:
-        options["parse_constant"] = _no_constant
+    options: dict[str, Any] = {"object_pairs_hook": hook} if nan else {"object_pairs_hook": hook, "parse_constant": _no_constant}
+    decoded = text.decode("utf-8", "surrogateescape")
     try:
         try:
-            value = json.loads(text.decode("utf-8", "surrogateescape"), **options)
+            return json.loads(decoded, **options)
         except json.JSONDecodeError:
             raise
         except ValueError:  # an integer of thousands of digits
-            value = json.loads(text.decode("utf-8", "surrogateescape"), parse_int=_huge, **options)
+            return json.loads(decoded, parse_int=_huge, **options)
     except RecursionError:
         raise ValueError(f"more than {MAX_DEPTH} levels deep") from None
-    return value
 
 
 def without_trailing_commas(text: bytes) -> bytes:

@@ -11,9 +11,10 @@ import binascii
 import json
 import os
 import re
+from math import prod
 from typing import Any
 
-from .digests import check_index
+from .digests import check_index, digest_of
 from .errors import DamagedError, UnsupportedError
 from .jsontext import decode
 from .listing import INLINE, RAW, Extent, File, Listing
@@ -42,18 +43,17 @@ def shape(head: bytes) -> str:
 
 
 def read(obj: Object, head: bytes, view: str | None, verify: bool | None) -> tuple[Listing, Volumes]:
-    """Return the files of an archive in a view, and the volumes that contain them. head is the beginning of the
-    archive.
-    """
+    """Return the files of an archive in a view, and the volumes that contain them. head is the beginning of the archive."""
     if view not in (None, "", "members", "zarr"):
         raise UnsupportedError(obj.name, f"LINDI has no view {view!r}")
     volumes: Volumes = [("", False)]
-    if isinstance(obj, Folder):
-        return _of_folder(obj, view, volumes, verify), volumes
-    if shape(head) == "json":
-        if view != "zarr":
-            return Listing(obj.name, {RFS.encode(): File(obj.size, (Extent(0, obj.size, 0, 0, obj.size, 0, RAW),))}, ""), volumes
-        return _keys(obj.name, _sealed(obj.name, obj.read(0, _short(obj, obj.size)), verify), None, volumes), volumes
+    if isinstance(obj, Folder) or shape(head) == "json":
+        if view == "zarr":
+            rfs = obj.beside("/" + RFS) if isinstance(obj, Folder) else obj
+            top = _sealed(obj.name, rfs.read(0, _short(rfs, rfs.size)), verify)
+            return _keys(obj.name, top, {} if isinstance(obj, Folder) else None, volumes), volumes
+        files = _of_folder(obj, volumes) if isinstance(obj, Folder) else {RFS.encode(): _placed(obj.size)}
+        return Listing(obj.name, files, ""), volumes
     members, sums = _members(obj, head, verify)
     if view == "zarr":
         if RFS not in members:
@@ -65,21 +65,23 @@ def read(obj: Object, head: bytes, view: str | None, verify: bool | None) -> tup
         return _keys(obj.name, _json(obj.name, RFS, text), members, volumes), volumes
     files = {}
     for name, (at, n, digest) in members.items():
+        file = _placed(n, 0, at, digest if name not in (ENTRY, INDEX, RFS) else b"")
         if at + n > obj.size:
             file = File(n, fault=f"its {n} bytes at {at} reach beyond the end of the archive at {obj.size}")
-        else:
-            file = File(n, (Extent(0, n, 0, at, n, 0, RAW),) if n else (), digest if name not in (ENTRY, INDEX, RFS) else b"")
         files[name.encode("utf-8", "surrogateescape")] = file
     return Listing(obj.name, files, "blake3"), volumes
+
+
+def _placed(n: int, volume: int = 0, offset: int = 0, digest: bytes = b"", size: int | None = None) -> File:
+    """Return a file whose first n bytes are stored. The others are zeros."""
+    return File(n if size is None else size, (Extent(0, n, volume, offset, n, 0, RAW),) if n else (), digest)
 
 
 Sum = tuple[int, int, object]  # offset of a text, its length without padding, its BLAKE3
 
 
 def _sums(entry: dict[str, Any], at: int) -> tuple[Sum, Sum]:
-    """Return the digests of the texts of index and lindi.json in the entry. They count if the texts begin as holdall's
-    do.
-    """
+    """Return the digests of the texts of index and lindi.json. They count if the texts begin as holdall's do."""
     hint, sums = entry.get("holdall"), entry.get("holdall_blake3")
     if type(hint) is list and type(sums) is list and len(hint) == 3 and len(sums) == 2 and all(type(n) is int for n in hint):
         return (at, hint[0], sums[0]), (hint[1], hint[2], sums[1])
@@ -116,18 +118,10 @@ def _members(obj: Object, head: bytes, verify: bool | None) -> tuple[dict[str, M
 
 def _row(row: Any) -> tuple[str, int, int, int, bytes] | None:
     """Return name, content, header, size and digest of a row; None if it is not a row."""
-    if type(row) is not dict or type(row.get("n")) is not str:
+    name, d, o, s, digest = map(_object(row).get, ("n", "d", "o", "s", "blake3"))
+    if type(name) is not str or not all(type(v) is int and 0 <= v < 1 << 62 for v in (d, o, s)):
         return None
-    d, o, s = row.get("d"), row.get("o"), row.get("s")
-    if not all(type(v) is int and 0 <= v < 1 << 62 for v in (d, o, s)):
-        return None
-    digest = row.get("blake3")
-    try:
-        sum_ = bytes.fromhex(digest) if type(digest) is str and len(digest) == 64 else b""
-    except ValueError:
-        sum_ = b""
-    assert type(d) is int and type(o) is int and type(s) is int
-    return row["n"], d, o, s, sum_
+    return name, d, o, s, digest_of(digest)  # type: ignore[return-value]
 
 
 def _sealed(archive: str, text: bytes, verify: bool | None) -> Any:
@@ -139,20 +133,15 @@ def _sealed(archive: str, text: bytes, verify: bool | None) -> Any:
     return _json(archive, RFS, text)
 
 
-def _of_folder(obj: Folder, view: str | None, volumes: Volumes, verify: bool | None) -> Listing:
-    """Read a folder that contains a lindi.json."""
-    if view == "zarr":
-        text = obj.beside("/" + RFS)
-        return _keys(obj.name, _sealed(obj.name, text.read(0, _short(text, text.size)), verify), {}, volumes)
+def _of_folder(obj: Folder, volumes: Volumes) -> dict[bytes, File]:
+    """Return the files of a folder that contains a lindi.json."""
     files = {}
     for base, _, names in os.walk(obj.path):
-        for name in names:
-            path = os.path.join(base, name)
+        for path in (os.path.join(base, name) for name in names):
             inner = os.path.relpath(path, obj.path).replace(os.sep, "/")
-            size = os.stat(path).st_size
-            files[os.fsencode(inner)] = File(size, (Extent(0, size, len(volumes), 0, size, 0, RAW),) if size else ())
+            files[os.fsencode(inner)] = _placed(os.stat(path).st_size, len(volumes))
             volumes.append(("/" + inner, False))
-    return Listing(obj.name, files, "")
+    return files
 
 
 class _Keys:
@@ -163,10 +152,8 @@ class _Keys:
         if type(top.get("refs")) is not dict:
             raise DamagedError(archive, f'{RFS} has no "refs"')
         self.refs: dict[str, Any] = top["refs"]
-        templates = top.get("templates")
-        self.templates = {k: v for k, v in _object(templates).items() if type(v) is str}
-        self.members = members
-        self.volumes = volumes
+        self.templates = {k: v for k, v in _object(top.get("templates")).items() if type(v) is str}
+        self.members, self.volumes = members, volumes
         self.numbers = {v: i for i, v in enumerate(volumes)}
         self.arrays: dict[str, int] = {}
 
@@ -203,8 +190,7 @@ class _Keys:
             digest = digest if offset == 0 and length == n else b""
             volume, offset = 0, at + offset
         size = self._filled(key, length)
-        extents = (Extent(0, length, volume, offset, length, 0, RAW),) if length else ()
-        return File(size, extents, digest if size == length else b"")
+        return _placed(length, volume, offset, digest if size == length else b"", size)
 
     def _volume(self, name: str, external: bool) -> int:
         number = self.numbers.setdefault((name, external), len(self.volumes))
@@ -213,9 +199,7 @@ class _Keys:
         return number
 
     def _filled(self, key: str, n: int) -> int:
-        """Return the size of a chunk of n bytes: short chunks of an array that is stored uncompressed are followed by
-        zeros.
-        """
+        """Return the size of a chunk of n bytes. Short chunks of an array that is not compressed are followed by zeros."""
         folder, _, last = key.rpartition("/")
         if not n or not _CHUNK.fullmatch(last):
             return n
@@ -225,19 +209,16 @@ class _Keys:
 
     def _chunk_bytes(self, key: str) -> int:
         """Return the size of each chunk of an array that is stored uncompressed; 0 for other arrays."""
-        meta: Any = self.refs.get(key)
         try:
+            meta: Any = self.refs.get(key)
             meta = json.loads(meta) if type(meta) is str else meta
             dtype = re.fullmatch(r"[<>|][iuf](\d{1,2})", meta["dtype"])
-            if meta.get("compressor") or meta.get("filters") or dtype is None:
+            sizes = [int(dtype[1]) if dtype else 0, *meta["chunks"]]
+            if meta.get("compressor") or meta.get("filters") or not all(type(n) is int and 0 < n < 1 << 40 for n in sizes[1:]):
                 return 0
-            size = int(dtype[1])
-            for n in meta["chunks"]:
-                if type(n) is not int or not 0 < n < 1 << 40:
-                    return 0
-                size *= n
         except (ValueError, TypeError, KeyError, AttributeError):
             return 0
+        size = prod(sizes)
         return size if size < 1 << 40 else 0
 
 

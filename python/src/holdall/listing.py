@@ -48,33 +48,28 @@ class Proof(NamedTuple):
 
 
 class Rows(Protocol):
-    """A list of files."""
+    """A list of files. Those of an archive's own index have their numbers as rows, and content that is described by extents."""
 
-    @property
-    def files(self) -> int:
-        """The number of files."""
-
-    @property
-    def total(self) -> int:
-        """The total size of the files."""
-
+    files: int
+    total: int  # of the sizes of the files
     algos: tuple[str, ...]  # of the digests
 
     def find(self, name: bytes) -> int:
         """Return the row of the file with a name, or -1 if there is none."""
 
     def row(self, number: int) -> int:
-        """Return the row of the file with a number."""
+        return number
 
     def number(self, row: int) -> int:
-        """Return the number of the file in a row."""
+        return row
 
     def name(self, row: int) -> bytes: ...
 
     def names(self) -> Iterator[bytes]:
         """Return the names of all files, in the order of their numbers."""
 
-    def kind(self, row: int) -> str: ...
+    def kind(self, row: int) -> str:
+        return "file"
 
     def size(self, row: int) -> int: ...
 
@@ -83,13 +78,17 @@ class Rows(Protocol):
 
     def runs(self, rows: list[int]) -> list[tuple[int, int, int] | None]:
         """Return volume, offset and length of files that are one uncompressed run, and None for others."""
+        found = ((self.extents(row), self.size(row)) for row in rows)
+        return [(e[0].volume, e[0].offset, n) if len(e) == 1 and e[0].volume >= 0 and e[0].codec == RAW and e[0].length == n else None for e, n in found]
 
     def proof(self, row: int) -> Proof | None: ...
 
     def stored(self) -> range | array[int]:
         """Return the numbers of all files in stored order; a range if that is the order of numbers."""
+        return range(self.files)
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        return None
 
 
 def text(name: bytes) -> str:
@@ -121,18 +120,15 @@ class Closed:
         self._archive = archive
 
     def __getattr__(self, name: str) -> Any:
+        return self._fail()
+
+    def _fail(self, *_: Any) -> Any:
         raise HoldallError(self._archive, "the archive is closed")
 
-    def find(self, name: bytes) -> int:
-        """Fail, like all methods except close."""
-        raise HoldallError(self._archive, "the archive is closed")
-
-    def read(self, which: str | int) -> bytes:
-        """Fail, like all methods except close."""
-        raise HoldallError(self._archive, "the archive is closed")
+    find = read = _fail
 
     def close(self) -> None:
-        """Do nothing."""
+        pass
 
 
 class File(NamedTuple):
@@ -144,7 +140,7 @@ class File(NamedTuple):
     fault: str = ""  # why it cannot be read
 
 
-class Listing:
+class Listing(Rows):
     """The files in an archive's own index, in memory."""
 
     def __init__(self, archive: str, files: dict[bytes, File], digest: str) -> None:
@@ -160,20 +156,11 @@ class Listing:
     def find(self, name: bytes) -> int:
         return self._rows.get(name, -1)
 
-    def row(self, number: int) -> int:
-        return number
-
-    def number(self, row: int) -> int:
-        return row
-
     def name(self, row: int) -> bytes:
         return self._names[row]
 
     def names(self) -> Iterator[bytes]:
         return iter(self._names)
-
-    def kind(self, row: int) -> str:
-        return "file"
 
     def size(self, row: int) -> int:
         return self._files[row].size
@@ -184,25 +171,12 @@ class Listing:
             raise DamagedError(self.archive, file.fault, text(self._names[row]))
         return list(file.extents)
 
-    def runs(self, rows: list[int]) -> list[tuple[int, int, int] | None]:
-        """Return volume, offset and length of files that are one uncompressed run, and None for others."""
-        runs: list[tuple[int, int, int] | None] = []
-        for row in rows:
-            file = self._files[row]
-            e = file.extents[0] if len(file.extents) == 1 and not file.fault else None
-            runs.append((e.volume, e.offset, e.length) if e and e.volume >= 0 and e.codec == RAW and e.length == file.size else None)
-        return runs
-
     def proof(self, row: int) -> Proof | None:
         digest = self._files[row].digest
         return Proof(self._algo, digest) if digest else None
 
     def stored(self) -> range | array[int]:
-        """Return the numbers of all files in stored order; a range if that is the order of numbers."""
         keys = [(f.extents[0].volume, f.extents[0].offset) if f.extents else (0, 0) for f in self._files]
         if all(map(le, keys, keys[1:])):
             return range(self.files)
         return array("I", sorted(range(self.files), key=keys.__getitem__))
-
-    def close(self) -> None:
-        pass

@@ -71,13 +71,14 @@ class Many(Archive):
         self._opened: OrderedDict[int, Archive] = OrderedDict()
         if any("://" in str(a) for a in self.archives):
             with ThreadPoolExecutor(AT_ONCE) as pool:
-                self._counts = list(pool.map(self._count, self.archives))
+                self._counts = list(pool.map(self._count, range(len(self.archives))))
         else:
-            self._counts = list(map(self._count, self.archives))
+            self._counts = list(map(self._count, range(len(self.archives))))
         self._ends = list(accumulate(files for files, _, _ in self._counts))
 
-    def _count(self, what: Any) -> tuple[int, int, bool]:
+    def _count(self, i: int) -> tuple[int, int, bool]:
         """Return the number of files, their size, and whether they are stored in the order of their numbers."""
+        what = self.archives[i]
         if isinstance(what, str | os.PathLike) and "://" not in str(what) and self._how.get("index") is None:
             try:
                 obj = LocalFile(os.fspath(what) + opening.SUFFIX)
@@ -91,6 +92,8 @@ class Many(Archive):
                 finally:
                     obj.close()
         with Archive(what, **self._how) as a:
+            if a.format == "catalog":
+                self.archives[i] = a.source  # as of this commit, whenever it is opened again
             return len(a), a.bytes, isinstance(a.stored(), range)
 
     @property
@@ -155,7 +158,7 @@ class Many(Archive):
     def info(self, which: str | int) -> Info:
         i, there = self._at(which)
         found = self.archive(i).info(there)
-        return found._replace(number=self.first(i) + found.number)
+        return found._replace(number=self.first(i) + found.number if found.number >= 0 else -1)
 
     def read(self, which: str | int, start: int = 0, end: int | None = None) -> Content:
         i, there = self._at(which)

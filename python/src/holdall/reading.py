@@ -19,6 +19,7 @@ MAX_STORED = 32 << 20  # size of a unit that is kept in memory; longer ones are 
 MAX_MADE = 16 << 20  # size of a decoded unit that is kept for adjacent files
 MAX_KEPT = 64 << 20  # size of everything that is kept
 MAX_OPEN = 256  # open objects; others are opened for each read
+AT_ONCE = 1 << 20  # of a longer unit
 MAX_ZEROS = 1 << 30  # zeros that are stored nowhere, in one read
 
 Unit = tuple[int, int, int]  # volume, offset, codec
@@ -109,7 +110,8 @@ class Reader:
             else:
                 others += [(i, e) for e in self.rows.extents(rows[i])]
         for volume, ours in runs.items():
-            self._fetch_runs(self.object(volume), ours, contents)
+            for (_, length, i), data, at in _joined(self.object(volume), ours):
+                contents[i] = data[at : at + length]
         if others or len(contents) > sum(map(len, runs.values())):
             parts: dict[int, list[tuple[int, bytes]]] = {}
             for i, at, data in self._fetch(others):
@@ -129,16 +131,16 @@ class Reader:
         """Return the object of a volume."""
         obj = self._objects.get(volume)
         if obj is None:
-            name, external = self.volumes[volume]
-            if external:
-                obj = outside.find(self.archive, name, self._external)
-            elif name:
-                obj = self.archive.beside(name)
-            else:
-                return self.archive
-            if len(self._objects) < MAX_OPEN:
+            obj = self._opened(volume)
+            if obj is not self.archive and len(self._objects) < MAX_OPEN:
                 obj = self._objects.setdefault(volume, obj)
         return obj
+
+    def _opened(self, volume: int) -> Object:
+        name, external = self.volumes[volume]
+        if external:
+            return outside.find(self.archive, name, self._external)
+        return self.archive.beside(name) if name else self.archive
 
     def _content(self, row: int, start: int, end: int) -> bytes:
         """Return the bytes [start, end) of a content."""
@@ -155,10 +157,17 @@ class Reader:
         return self._assembled(row, parts, start, end)
 
     def _assembled(self, row: int, parts: list[tuple[int, bytes]], start: int, end: int) -> bytes:
+        """Return the bytes [start, end) from their parts. The rest is zeros."""
         zeros = end - start - sum(len(data) for _, data in parts)
         if zeros > MAX_ZEROS:
             raise HoldallError(self.archive.name, f"{zeros} bytes of zeros in one read, over the limit of {MAX_ZEROS}: read it in parts", self._name(row))
-        return _assemble(parts, start, end)
+        if len(parts) == 1 and not zeros:
+            return parts[0][1]
+        pieces = []
+        for at, data in sorted(parts):
+            pieces += [bytes(max(at - start, 0)), data]
+            start = at + len(data)
+        return b"".join([*pieces, bytes(end - start)])
 
     def _piece(self, row: int, e: Extent, first: int, last: int) -> bytes:
         """Return the bytes [first, last) of an extent."""
@@ -167,20 +176,20 @@ class Reader:
         obj = self.object(e.volume)
         if e.codec == RAW:
             return obj.read(e.offset + e.skip + first, last - first)
-        unit = (e.volume, e.offset, e.codec)
-        made = self._units.get(unit)
-        if made is not None and len(made) >= e.skip + last:
-            return made[e.skip + first : e.skip + last]
-        if _is_long(e):
-            return self._streamed(row, e, first, last)
-        return self._decoded(row, e, obj.read(e.offset, self._stored(obj, e)), last)[e.skip + first : e.skip + last]
+        if (made := self._kept(e, last)) is None:
+            if _is_long(e):
+                return self._streamed(row, e, first, last)
+            made = self._decoded(row, e, obj.read(e.offset, self._stored(obj, e)), last)
+        return made[e.skip + first : e.skip + last]
+
+    def _kept(self, e: Extent, last: int) -> bytes | None:
+        """Return the unit of an extent, if it was kept and reaches so far."""
+        made = self._units.get((e.volume, e.offset, e.codec))
+        return made if made is not None and len(made) >= e.skip + last else None
 
     def _stored(self, obj: Object, e: Extent) -> int:
-        """Return how many bytes of a unit to read. The end of a record is not stored, so its length may be too large.
-        """
-        if self.codecs[e.codec].endswith("-record"):
-            return max(min(e.stored, obj.size - e.offset), 0)
-        return e.stored
+        """Return how many bytes of a unit to read. A record's end is not stored, so its length may be too large."""
+        return max(min(e.stored, obj.size - e.offset), 0) if self.codecs[e.codec].endswith("-record") else e.stored
 
     def _decoded(self, row: int, e: Extent, stored: bytes, last: int) -> bytes:
         """Decode a unit: at least up to last, and usually all of it."""
@@ -200,9 +209,8 @@ class Reader:
         units[unit] = made
         kept = [(u, len(m)) for u, m in list(units.items())]
         total = sum(n for _, n in kept)
-        for u, n in kept[:-1]:
-            if total <= MAX_KEPT:
-                break
+        while total > MAX_KEPT and len(kept) > 1:
+            u, n = kept.pop(0)
             units.pop(u, None)
             total -= n
 
@@ -210,10 +218,12 @@ class Reader:
         """Return a part of a unit that is too long for memory."""
 
         def read() -> bytes:
-            file = codecs.stream(self.codecs[e.codec], _Run(self.object(e.volume), e.offset, e.stored))
+            obj, end = self.object(e.volume), e.offset + e.stored
+            stored = codecs.Parts(obj.read(at, min(AT_ONCE, end - at)) for at in range(e.offset, end, AT_ONCE))
+            file = codecs.stream(self.codecs[e.codec], stored)
             left = e.skip + first
             while left > 0:
-                passed = len(file.read(min(left, 1 << 20)))
+                passed = len(file.read(min(left, AT_ONCE)))
                 if not passed:
                     return b""
                 left -= passed
@@ -234,51 +244,24 @@ class Reader:
         except Exception as err:  # each decoder has its own errors
             raise self._damaged(row, f"a unit at {e.offset} cannot be decoded: {err or type(err).__name__}") from err
 
-    def _fetch_runs(self, obj: Object, runs: list[tuple[int, int, int]], contents: list[bytes]) -> None:
-        """Read uncompressed runs, and join those that are close together."""
-        runs.sort()
-        ranges, counts = join(runs, obj.near)
-        at = 0
-        datas = map(obj.read, *zip(*ranges, strict=True)) if obj.near else obj.read_many(ranges)
-        for (start, _), n, data in zip(ranges, counts, datas, strict=True):
-            if n == 1:
-                contents[runs[at][2]] = data
-            else:
-                for offset, length, i in runs[at : at + n]:
-                    offset -= start
-                    contents[i] = data[offset : offset + length]
-            at += n
-
     def _fetch(self, wanted: list[tuple[int, Extent]]) -> Iterator[tuple[int, int, bytes]]:
         """Yield extents with their bytes: the file, the offset in it, and the bytes. Each unit is decoded once."""
         units: dict[int, dict[tuple[int, int], list[tuple[int, Extent]]]] = {}
         for i, e in wanted:
-            if e.volume == INLINE or self._is_kept(e) or _is_long(e):
+            if e.volume == INLINE or e.codec != RAW and (self._kept(e, e.length) or _is_long(e)):
                 yield i, e.at, self._piece(-1, e, 0, e.length)
             else:
                 units.setdefault(e.volume, {}).setdefault((e.offset + (e.skip if e.codec == RAW else 0), e.codec), []).append((i, e))
         for volume, ours in units.items():
             obj = self.object(volume)
-            runs = sorted((key[0], max(e.stored if e.codec == RAW else self._stored(obj, e) for _, e in group), key[1]) for key, group in ours.items())
-            ranges, counts = join(runs, obj.near)
-            at = 0
-            datas = map(obj.read, *zip(*ranges, strict=True)) if obj.near else obj.read_many(ranges)
-            for (start, _), n, data in zip(ranges, counts, datas, strict=True):
-                for offset, _, codec in runs[at : at + n]:
-                    for i, e, made in self._undone(ours[offset, codec], data, offset - start):
-                        yield i, e.at, made
-                at += n
-
-    def _undone(self, group: list[tuple[int, Extent]], data: bytes, at: int) -> Iterator[tuple[int, Extent, bytes]]:
-        """Decode extents of the same unit or run, which is at an offset in the bytes that were read."""
-        last = max(group, key=lambda w: w[1].skip + w[1].length)[1]
-        if last.codec != RAW:
-            made = self._decoded(-1, last, data[at : at + last.stored], last.length)
-        for i, e in group:
-            yield i, e, data[at : at + e.length] if e.codec == RAW else made[e.skip : e.skip + e.length]
-
-    def _is_kept(self, e: Extent) -> bool:
-        return e.codec != RAW and len(self._units.get((e.volume, e.offset, e.codec), b"")) >= e.skip + e.length
+            reads = [(key[0], max(e.stored if e.codec == RAW else self._stored(obj, e) for _, e in group), key[1]) for key, group in ours.items()]
+            for (offset, _, codec), data, at in _joined(obj, reads):
+                group = ours[offset, codec]
+                if codec != RAW:
+                    last = max(group, key=lambda w: w[1].skip + w[1].length)[1]
+                    made = self._decoded(-1, last, data[at : at + last.stored], last.length)
+                for i, e in group:
+                    yield i, e.at, data[at : at + e.length] if codec == RAW else made[e.skip : e.skip + e.length]
 
     # Comparing bytes
 
@@ -314,62 +297,33 @@ class Reader:
 
 def _is_long(e: Extent) -> bool:
     """Return whether an extent is in a unit that is not kept in memory."""
-    return e.codec != RAW and max(e.stored, e.skip + e.length) > MAX_STORED
+    return max(e.stored, e.skip + e.length) > MAX_STORED
 
 
-def join(runs: list[tuple[int, int, int]], near: bool) -> tuple[Ranges, list[int]]:
-    """Sort runs by offset and join those that are close together. Return the ranges, and how many runs each has."""
-    gap, most = (NEAR_GAP, NEAR_JOINED) if near else (FAR_GAP, FAR_JOINED)
+def _joined(obj: Object, runs: list[tuple[int, int, int]]) -> Iterator[tuple[tuple[int, int, int], bytes, int]]:
+    """Yield runs of stored bytes in their order, each with bytes that contain it, and where it begins there.
+
+    Runs that are close together are read as one.
+    """
+    runs.sort()
+    gap, most = (NEAR_GAP, NEAR_JOINED) if obj.near else (FAR_GAP, FAR_JOINED)
     ranges: Ranges = []
-    counts: list[int] = []
-    start = end = n = 0
-    for offset, length, _ in runs:
-        last = offset + length
-        if n and offset <= end + gap and (last <= end or last - start <= most):
+    groups: list[list[tuple[int, int, int]]] = []
+    start = end = -gap - 1
+    for run in runs:
+        last = run[0] + run[1]
+        if run[0] <= end + gap and (last <= end or last - start <= most):
             end = max(end, last)
-            n += 1
-            continue
-        if n:
+            groups[-1].append(run)
+            ranges[-1] = start, end - start
+        else:
+            start, end = run[0], last
+            groups.append([run])
             ranges.append((start, end - start))
-            counts.append(n)
-        start, end, n = offset, last, 1
-    if n:
-        ranges.append((start, end - start))
-        counts.append(n)
-    return ranges, counts
-
-
-def _assemble(parts: list[tuple[int, bytes]], start: int, end: int) -> bytes:
-    """Return the bytes [start, end) from their parts. The rest is zeros."""
-    if len(parts) == 1 and parts[0][0] == start and len(parts[0][1]) == end - start:
-        return parts[0][1]
-    pieces = []
-    for at, data in sorted(parts):
-        if at > start:
-            pieces.append(bytes(at - start))
-        pieces.append(data)
-        start = at + len(data)
-    pieces.append(bytes(end - start))
-    return b"".join(pieces)
-
-
-class _Run:
-    """A run of stored bytes as a file."""
-
-    def __init__(self, obj: Object, offset: int, length: int) -> None:
-        self._obj, self._at, self._end = obj, offset, offset + length
-
-    def read(self, size: int = -1, /) -> bytes:
-        size = self._end - self._at if size < 0 else min(size, self._end - self._at)
-        data = self._obj.read(self._at, min(size, 1 << 20))
-        self._at += len(data)
-        return data
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
+    datas = map(obj.read, *zip(*ranges, strict=True)) if obj.near else obj.read_many(ranges)
+    for (start, _), group, data in zip(ranges, groups, datas, strict=True):
+        for run in group:
+            yield run, data, run[0] - start
 
 
 def unverified(found: Any) -> str:
@@ -379,13 +333,9 @@ def unverified(found: Any) -> str:
 
 def _digests(found: Any) -> tuple[dict[str, Digest], str]:
     """Return what computes the digests to compare contents with, or why there is nothing."""
-    if found.verify is False:
-        return {}, "verify is False"
-    if not found.rows.algos:
-        return {}, "the archive has no digests"
     made: dict[str, Digest] = {}
-    why = ""
-    for a in found.rows.algos:
+    why = "verify is False" if found.verify is False else "" if found.rows.algos else "the archive has no digests"
+    for a in () if why else found.rows.algos:
         try:
             made[a] = digests.find(a)
         except ImportError as err:

@@ -10,14 +10,15 @@ import zlib
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from contextlib import contextmanager
+from operator import itemgetter
+from typing import NamedTuple
 
-from .errors import DamagedError, UnsupportedError
+from .errors import DamagedError, HoldallError, UnsupportedError
 from .jsontext import decode
 from .listing import text
 from .objects import Object
-from .table import KINDS, Cursor
+from .table import KINDS, Cursor, count, keep
 
 END = b"holdrun1"
 MAX_TEXT = 64 << 20  # of what is decompressed
@@ -33,9 +34,7 @@ KEPT_NODES = 64
 MAGIC, CRC, FOOTER = 14, 4, 24  # their lengths
 FILTER, BITS = 4096, 8 * (4096 - CRC)  # bytes and bits of a block of a filter
 DELETED, SEQ, IS_RAW, NEXT, DIGEST, TIME, NANOS, MD5, ETAG, HEADERS, FATE, NEWER = (16 << i for i in range(12))
-
-K = TypeVar("K")
-V = TypeVar("V")
+OTHERS = TIME | NANOS | MD5 | ETAG | HEADERS
 
 
 class About(NamedTuple):
@@ -75,35 +74,36 @@ class Ref(NamedTuple):
     end: bytes = b""  # its last bytes, if they came with a head or a commit
 
 
-class Refs(NamedTuple):
-    """Where pages or nodes are, one after the other."""
+class Part(NamedTuple):
+    """Where a page or a node is."""
 
-    firsts: list[bytes]
-    offs: list[int]
-    sizes: list[int]
-    again: list[bool]  # whether the name before is also the first one
-
-    def find(self, name: bytes) -> int:
-        """Return the first one that can have a name."""
-        i = max(bisect_right(self.firsts, name) - 1, 0)
-        while i > 0 and self.again[i] and self.firsts[i] == name:
-            i -= 1
-        return i
+    first: bytes
+    off: int
+    size: int
+    again: bool  # whether the name before is also the first one
 
 
-class Parsing:
-    """Converts errors of parsing to errors of this package."""
+FIRST = itemgetter(0)
 
-    def __init__(self, name: str) -> None:
-        self.name = name
 
-    def __enter__(self) -> None:
-        pass
+def find(parts: list[Part], name: bytes) -> int:
+    """Return the first part that can have a name."""
+    i = max(bisect_right(parts, name, key=FIRST) - 1, 0)
+    while i > 0 and parts[i].again and parts[i].first == name:
+        i -= 1
+    return i
 
-    def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, _: TracebackType | None) -> None:
-        if isinstance(err, ArithmeticError | AttributeError | LookupError | TypeError | ValueError | struct.error | zlib.error) and not hasattr(err, "archive"):
-            reason = str(err) if type(err) is ValueError else f"its bytes mean nothing: {err!r}"
-            raise DamagedError(self.name, f"{reason}; 'holdall catalog rebuild' makes a new catalogue of the archives") from err
+
+@contextmanager
+def parsing(name: str) -> Iterator[None]:
+    """Convert errors of parsing to errors of this package."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error, zlib.error) as err:
+        if isinstance(err, HoldallError):
+            raise
+        reason = str(err) if type(err) is ValueError else f"its bytes mean nothing: {err!r}"
+        raise DamagedError(name, f"{reason}; 'holdall catalog rebuild' makes a new catalogue of the archives") from err
 
 
 class Page:
@@ -147,10 +147,10 @@ class Page:
             raise ValueError("a block without rows")
         name, before, end = b"", -1, 0
         while c.at < len(c.b):
-            bits, shared = c.uvar(), c.uvar()
+            bits = c.uvar()
             if bits >= NEWER:
                 raise UnsupportedError("the catalogue", "it has a row of a newer version of holdall")
-            name = name[: below(shared, len(name))] + c.text()
+            name = c.name(name)
             seq = (c.uvar() if bits & SEQ else 0) or self.commit
             handle = (self.handle | block) << 20 | below(len(rows), MAX_PARTS - 1)
             kind = KINDS[bits & 15]
@@ -161,29 +161,34 @@ class Page:
                 continue
             if bits & FATE:  # what became of an original, which readers need not know
                 c.uvar()
-                below(c.take(1)[0], 4)
+                below(c.number(1), 4)
                 continue
-            which, size, offset = c.uvar(), c.uvar(), 0
+            which, size = c.uvar(), c.uvar()
             archive, about = self.archives[which]
-            if bits & IS_RAW:
-                offset = end if bits & NEXT else c.uvar()
+            raw = bits & IS_RAW
+            offset = (end if bits & NEXT else c.uvar()) if raw else 0
             algo, length = self.algos[c.uvar()] if bits & DIGEST else ("", 0)
             sum_ = c.take(length)
-            if bits & TIME:
-                c.uvar()
-            if bits & NANOS:
-                below(c.uvar(), 999_999_999)
-            if bits & MD5:
-                c.take(16)
-            elif bits & ETAG:
-                c.text()
-            if bits & HEADERS:
-                below(c.uvar(), self.headers - 1)
-            if offset + size >= 1 << 63 or bits & IS_RAW and bits & NEXT and before != which:
+            if bits & OTHERS:
+                self._pass(c, bits)
+            if offset + size >= 1 << 63 or raw and bits & NEXT and before != which:
                 raise ValueError("a content that lies nowhere")
             before, end = which, offset + size
-            rows.append(Row(name, seq, archive, handle, about, kind, offset if bits & IS_RAW else -1, size, algo, sum_))
+            rows.append(Row(name, seq, archive, handle, about, kind, offset if raw else -1, size, algo, sum_))
         return rows
+
+    def _pass(self, c: Cursor, bits: int) -> None:
+        """Pass over parts of a row that readers of contents do not need."""
+        if bits & TIME:
+            c.uvar()
+        if bits & NANOS:
+            below(c.uvar(), 999_999_999)
+        if bits & MD5:
+            c.take(16)
+        elif bits & ETAG:
+            c.text()
+        if bits & HEADERS:
+            below(c.uvar(), self.headers - 1)
 
 
 class Kept:
@@ -210,9 +215,9 @@ class Run:
         self.name = f"{folder.name}/{ref.object}"
         self._folder, self._ref, self._number, self._kept = folder, ref, number, kept
         self._obj: Object | None = None
-        self._nodes: dict[int, Refs] = {}
+        self._nodes: dict[int, list[Part]] = {}
         self._filters: dict[int, bytes] = {}
-        with Parsing(self.name):
+        with parsing(self.name):
             self._open(ref.end or self._read(ref.size - ref.tail, ref.tail))
 
     def _read(self, off: int, n: int) -> bytes:
@@ -238,14 +243,14 @@ class Run:
             raise ValueError("its filter is not there")
         c = Cursor(body[: len(body) - length])
         index = Cursor(unpacked(c.text()))
-        self._top = _refs(index, MAGIC, self._filter) if self._levels == 1 else _refs(index, after, start)
+        self._top = _parts(index, MAGIC, self._filter) if self._levels == 1 else _parts(index, after, start)
         self._last = index.text()
         if c.at != len(c.b) or index.at != len(index.b):
             raise ValueError("its index has another length")
 
     def may_have(self, name: bytes, far: bool) -> bool:
         """Return whether it can have a name. Only if far, a part of the filter is read for that."""
-        if not self._top.firsts or not self._top.firsts[0] <= name <= self._last:
+        if not self._top or not self._top[0].first <= name <= self._last:
             return False
         if not self._blocks or not self._near and not far:
             return True
@@ -253,7 +258,7 @@ class Run:
         k = h * self._blocks >> 64
         bits = self._filters.get(k)
         if bits is None:
-            with Parsing(self.name):
+            with parsing(self.name):
                 at = FILTER * k
                 bits = unsealed(self._near[at : at + FILTER] if self._near else self._read(self._filter + at, FILTER))
             keep(self._filters, k, bits, KEPT_PARTS)
@@ -262,21 +267,19 @@ class Run:
 
     def rows(self, name: bytes) -> Iterator[Row]:
         """Yield the rows from a name on."""
-        if not self._top.firsts or name > self._last:
+        if not self._top or name > self._last:
             return
-        nodes = [0] if self._levels == 1 else range(self._top.find(name), len(self._top.firsts))
-        ahead, first = 1, True
-        for node in nodes:
-            refs = self._node(node)
-            k = refs.find(name)
-            while k < len(refs.firsts):
-                pages = self._pages(node, refs, k, ahead)
+        ahead, start = 1, -1
+        for node in [0] if self._levels == 1 else range(find(self._top, name), len(self._top)):
+            parts = self._node(node)
+            k = find(parts, name)
+            while k < len(parts):
+                pages = self._pages(node, parts, k, ahead)
                 for page in pages:
-                    with Parsing(self.name):
-                        start = page.find(name) if first else 0
+                    with parsing(self.name):
+                        start = page.find(name) if start < 0 else 0
                     for block in range(start, len(page.ends) - 1):
                         yield from (row for row in self._rows(page, block) if row.name >= name)
-                    first = False
                 k, ahead = k + len(pages), min(2 * ahead, 64)
 
     def row(self, handle: int) -> Row:
@@ -288,39 +291,37 @@ class Run:
         key = page.handle | block
         rows = self._kept.rows.get(key)
         if rows is None:
-            with Parsing(self.name):
+            with parsing(self.name):
                 rows = page.rows(block)
             keep(self._kept.rows, key, rows, KEPT_PARTS)
         return rows
 
-    def _node(self, k: int) -> Refs:
-        if self._levels == 1:
-            return self._top
-        node = self._nodes.get(k)
+    def _node(self, k: int) -> list[Part]:
+        node = self._top if self._levels == 1 else self._nodes.get(k)
         if node is None:
-            with Parsing(self.name):
-                c = Cursor(unpacked(unsealed(self._read(self._top.offs[k], self._top.sizes[k]))))
-                node = _refs(c, MAGIC, self._filter)
-                if not node.firsts or c.at != len(c.b):
+            with parsing(self.name):
+                c = Cursor(unpacked(unsealed(self._read(self._top[k].off, self._top[k].size))))
+                node = _parts(c, MAGIC, self._filter)
+                if not node or c.at != len(c.b):
                     raise ValueError(f"its node {k} is none")
             keep(self._nodes, k, node, KEPT_NODES)
         return node
 
-    def _pages(self, node: int, refs: Refs, k: int, most: int) -> list[Page]:
+    def _pages(self, node: int, parts: list[Part], k: int, most: int) -> list[Page]:
         """Return some pages from one on, which are read at once."""
         above = (self._number << 20 | node) << 20
         if page := self._kept.pages.get((above | k) << 20):
             return [page]
-        n, size = 1, refs.sizes[k]
-        while n < most and k + n < len(refs.firsts) and size + refs.sizes[k + n] <= MAX_AHEAD:
-            size += refs.sizes[k + n]
+        n, size = 1, parts[k].size
+        while n < most and k + n < len(parts) and size + parts[k + n].size <= MAX_AHEAD:
+            size += parts[k + n].size
             n += 1
         pages = []
-        with Parsing(self.name):
-            data = self._read(refs.offs[k], size)
-            for i in range(k, k + n):
-                at = refs.offs[i] - refs.offs[k]
-                pages.append(Page(data[at : at + refs.sizes[i]], self._ref.commit, (above | i) << 20))
+        with parsing(self.name):
+            data = self._read(parts[k].off, size)
+            for i, part in enumerate(parts[k : k + n], k):
+                at = part.off - parts[k].off
+                pages.append(Page(data[at : at + part.size], self._ref.commit, (above | i) << 20))
                 self._kept.add(pages[-1])
         return pages
 
@@ -330,22 +331,18 @@ class Run:
             self._obj.close()
 
 
-def _refs(c: Cursor, start: int, end: int) -> Refs:
+def _parts(c: Cursor, start: int, end: int) -> list[Part]:
     """Parse where pages or nodes are, all of them in [start, end)."""
-    refs = Refs([], [], [], [])
+    parts: list[Part] = []
     n = below(c.uvar(), min(len(c.b) - c.at, MAX_PARTS))
     off, name = c.uvar() if n else start, b""
     for _ in range(n):
-        size, shared = c.uvar(), c.uvar()
-        first = name[: below(shared, len(name))] + c.text()
+        size, first = c.uvar(), c.name(name)
         if off < start or size >> 1 > min(end - off, MAX_PAGE) or first < name or len(first) > MAX_NAME:
             raise ValueError("its index leads elsewhere")
-        refs.firsts.append(first)
-        refs.offs.append(off)
-        refs.sizes.append(size >> 1)
-        refs.again.append(size & 1 > 0)
+        parts.append(Part(first, off, size >> 1, size & 1 > 0))
         off, name = off + (size >> 1), first
-    return refs
+    return parts
 
 
 def hash_of(name: bytes) -> int:
@@ -356,13 +353,6 @@ def hash_of(name: bytes) -> int:
     h = (h ^ h >> 33) * 0xFF51AFD7ED558CCD & mask
     h = (h ^ h >> 33) * 0xC4CEB9FE1A85EC53 & mask
     return h ^ h >> 33
-
-
-def keep(kept: dict[K, V], key: K, value: V, most: int) -> None:
-    """Keep a value, and drop the oldest one if there are too many."""
-    kept[key] = value
-    if len(kept) > most:
-        kept.pop(next(iter(kept)), None)
 
 
 def unsealed(stored: bytes) -> bytes:
@@ -385,13 +375,4 @@ def below(n: int, most: int) -> int:
     """Return a number that is at most so large."""
     if n > most:
         raise ValueError(f"{n}, expected at most {most}")
-    return n
-
-
-def count(n: Any) -> int:
-    """Return a number of JSON; None stands for 0."""
-    if n is None:
-        return 0
-    if type(n) is not int or not 0 <= n < 1 << 63:
-        raise ValueError(f"a number that cannot be: {n!r}")
     return n

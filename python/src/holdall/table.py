@@ -13,13 +13,14 @@ import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import accumulate, compress, islice
-from operator import add, le
-from typing import Any, NamedTuple
+from operator import add, itemgetter, le
+from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
 
 from .errors import DamagedError, UnsupportedError
-from .listing import INLINE, RAW, Extent, Proof, order_of, text
+from .listing import INLINE, RAW, Extent, Proof, Rows, order_of, text
 from .objects import LocalFile, Object
 
 MAGIC = b"holdall index 3\n"
@@ -40,6 +41,8 @@ KINDS = ("file", "dir", "symlink", "hardlink", "fifo", "property")
 CONTENT = ("file", "property")  # kinds with content
 SHARED, REST, HOW, SIZE, OFF, STORED, SKIP, UNIT, SEC, NANO, RANK, FIRST, RARE = range(13)
 ZERO = "zero"
+K = TypeVar("K")
+V = TypeVar("V")
 _LIMIT = 1 << 63
 _MASK = (1 << 64) - 1
 _FORMATS = {1: "B", 2: "H", 4: "I", 8: "Q"}
@@ -80,26 +83,16 @@ class Cursor:
         self.at = at
 
     def uvar(self) -> int:
-        """Return the next uvar."""
-        at = self.at
-        c = self.b[at]
-        if c < 0x80:
-            self.at = at + 1
-            return c
-        v = c & 0x7F
-        shift = 7
-        while c >= 0x80:
-            at += 1
-            c = self.b[at]
+        at, v, shift = self.at, 0, 0
+        while (c := self.b[at]) >= 0x80:
             v |= (c & 0x7F) << shift
-            shift += 7
-            if shift > 70:
+            at, shift = at + 1, shift + 7
+            if shift > 63:
                 raise IndexError
         self.at = at + 1
-        return v
+        return v | c << shift
 
     def varint(self) -> int:
-        """Return the next varint."""
         v = self.uvar()
         return v >> 1 ^ -(v & 1)
 
@@ -117,21 +110,25 @@ class Cursor:
         return int.from_bytes(self.take(n), "little")
 
     def text(self) -> bytes:
-        """Return the next text."""
         return self.take(self.uvar())
 
+    def name(self, before: bytes) -> bytes:
+        """Return the next name, of which only what it does not share with the one before is there."""
+        shared = self.uvar()
+        if shared > len(before):
+            raise IndexError
+        return before[:shared] + self.text()
 
-class Page:
+
+class Page(NamedTuple):
     """A page of rows."""
 
-    __slots__ = ("data", "ends", "firsts", "hows", "items", "start", "sums")
-
-    def __init__(self, ref: Ref, data: bytes) -> None:
-        self.start, self.items, self.data = ref.start, ref.items, data
-        self.hows: list[How] = []
-        self.ends: list[int] = []
-        self.firsts: list[bytes] = []  # keys of the first rows of blocks
-        self.sums = 0  # where the digests begin
+    start: int
+    items: int
+    data: bytes
+    hows: list[How]
+    ends: list[int]  # where blocks begin, and where the last one ends
+    firsts: list[bytes]  # keys of the first rows of blocks
 
 
 class Block(NamedTuple):
@@ -139,7 +136,6 @@ class Block(NamedTuple):
 
     page: Page
     start: int
-    size: int
     names: list[bytes]
     files: dict[bytes, int]  # position by name
     hows: list[How]
@@ -168,19 +164,19 @@ def read_head(obj: Object) -> dict[str, Any]:
         raise DamagedError(obj.name, "its root is damaged: the CRC-32 is another")
     try:
         head = json.loads(raw)
+        if type(head) is not dict:
+            raise ValueError("expected an object")
+        return head
     except (ValueError, RecursionError) as err:
         raise DamagedError(obj.name, f"its root is no JSON: {err}") from err
-    if type(head) is not dict:
-        raise DamagedError(obj.name, "its root is no object")
-    return head
 
 
 def counted(head: dict[str, Any]) -> tuple[int, int, bool]:
     """Return how many files an index has, their size, and whether they are stored in the order of their numbers."""
-    return _count(head["files"], 1 << 32), _count(head["bytes"], _LIMIT), not (head.get("order") or {}).get("depth")
+    return count(head["files"], 1 << 32), count(head["bytes"]), not (head.get("order") or {}).get("depth")
 
 
-class Table:
+class Table(Rows):
     """The rows of an index."""
 
     def __init__(self, obj: Object, head: dict[str, Any], archive: str) -> None:
@@ -188,7 +184,16 @@ class Table:
         self.archive = archive
         self.codecs: list[str] = []
         try:
-            self._take(head)
+            self._trees = {name: _tree(head.get(name)) for name in ("rows", "proofs")}
+            self.rows = count(self._trees["rows"][1].items, 1 << 32)
+            self.files = count(head["files"], self.rows + 1)
+            self.total = count(head["bytes"])
+            self.chunk = count(head.get("chunk", 0), 1 << 32)
+            self.volumes = [(str(v["name"]), bool(v.get("external", False))) for v in head.get("volumes") or []]
+            for name, external in self.volumes:
+                if not external and name and (name[0] != "/" or not all(p not in ("", ".", "..") for p in name[1:].split("/"))):
+                    raise ValueError(f"a volume {name!r}, which is not in the archive")
+            self.algos = ("blake3",) if self.chunk else tuple(str(a) for a in head.get("digests") or [])
         except (KeyError, TypeError, ValueError, AttributeError) as err:
             raise self._bad(f"its root is none: {err!r}") from err
         self.numbers: array[int] | None = None
@@ -200,37 +205,11 @@ class Table:
                 raise UnsupportedError(obj.name, f"it cannot be mapped into memory: {err}") from err
             if len(self.map) < obj.size:
                 raise self._bad("it became shorter while it was read")
-        self._refs: list[Ref] | None = None
-        self._firsts: list[bytes] = []
-        self._starts: list[int] = []
         self._pages: dict[int, Page] = {}
         self._blocks: dict[int, Block] = {}
         self._fetched: dict[int, bytes] = {}
         self._fetches = 0
-        self._proofs: list[Ref] | None = None
-        self._proof_starts: list[int] = []
         self._sums: dict[int, bytes] = {}
-
-    def _take(self, head: dict[str, Any]) -> None:
-        """Use a root if it is valid."""
-        self._trees = {name: self._tree(head.get(name)) for name in ("rows", "proofs")}
-        self.rows = _count(self._trees["rows"][1].items, 1 << 32)
-        self.files = _count(head["files"], self.rows + 1)
-        self.total = _count(head["bytes"], _LIMIT)
-        self.chunk = _count(head.get("chunk", 0), 1 << 32)
-        self.volumes = [(str(v["name"]), bool(v.get("external", False))) for v in head.get("volumes") or []]
-        for name, external in self.volumes:
-            if not external and name and (name[0] != "/" or not all(p not in ("", ".", "..") for p in name[1:].split("/"))):
-                raise ValueError(f"a volume {name!r}, which is not in the archive")
-        self.algos = ("blake3",) if self.chunk else tuple(str(a) for a in head.get("digests") or [])
-
-    def _tree(self, tree: Any) -> tuple[int, Ref]:
-        tree = tree or {"depth": 0, "top": dict.fromkeys(("items", "offset", "stored", "length", "crc32"), 0)}
-        top = [_count(tree["top"][k], 1 << 48) for k in ("items", "offset", "stored", "length", "crc32")]
-        depth = _count(tree["depth"], 9)
-        if not depth and top[0] or depth and not top[0]:
-            raise ValueError("a tree that is none")
-        return depth, Ref(b"", 0, *top)
 
     # Pages
 
@@ -256,11 +235,10 @@ class Table:
         try:
             start, offset = c.uvar(), c.uvar()
             while c.at < len(data):
-                shared = c.uvar()
-                last, key = key, key[:shared] + c.text()
+                last, key = key, c.name(key)
                 items, stored, length = c.uvar(), c.uvar(), c.uvar()
                 crc = c.number(4)
-                if not items or max(stored, length) > MAX_PAGE or shared > len(last) or key < last or offset + stored > self._obj.size:
+                if not items or max(stored, length) > MAX_PAGE or key < last or offset + stored > self._obj.size:
                     raise IndexError
                 refs.append(Ref(key, start, items, offset, stored, length or stored, crc))
                 start, offset = start + items, offset + stored
@@ -278,71 +256,70 @@ class Table:
             raise self._bad(f"its page at {ref.offset} is damaged: the CRC-32 is another")
         return data
 
-    def _rows_refs(self) -> list[Ref]:
-        """Return where the pages of rows are."""
-        refs = self._refs
-        if refs is None:
-            refs = self._leaves("rows")
-            self._firsts, self._starts = [r.first for r in refs], [r.start for r in refs]
-            self._refs = refs
-        return refs
+    @cached_property
+    def _refs(self) -> list[Ref]:
+        """Where the pages of rows are."""
+        return self._leaves("rows")
+
+    @cached_property
+    def _firsts(self) -> list[bytes]:
+        return [r.first for r in self._refs]
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [r.start for r in self._refs]
+
+    @cached_property
+    def _proofs(self) -> list[Ref]:
+        """Where the pages of digests are."""
+        return self._leaves("proofs")
 
     def _page(self, k: int) -> Page:
         """Return a page of rows."""
         page = self._pages.get(k)
-        if page is None:
-            ref = self._rows_refs()[k]
-            data = self._checked(ref, self._bytes(ref.offset, ref.stored)) if self.map else self._fetch(k)
-            page = self._pages[k] = self._parsed(ref, data)
-            if self.map and len(self._pages) > 2 * MAX_BLOCKS:
-                self._pages.pop(next(iter(self._pages)), None)
-        return page
+        return page if page is not None else keep(self._pages, k, self._parsed(k), 2 * MAX_BLOCKS)
+
+    def _stored(self, ref: Ref) -> bytes:
+        return self._checked(ref, self._bytes(ref.offset, ref.stored))
 
     def _fetch(self, k: int) -> bytes:
         """Fetch pages of a remote index: some around one, or all after many fetches."""
-        data = self._fetched.get(k)
-        if data is None:
-            refs = self._rows_refs()
+        if k not in self._fetched:
+            refs = self._refs
             self._fetches += 1
             all_ = self._fetches > MANY or refs[-1].offset + refs[-1].stored - refs[0].offset <= MANY * FETCH // 4
-            first = last = 0 if all_ else k
-            while last < len(refs):
-                begin, end = refs[first].offset, refs[first].offset
-                while last < len(refs) and refs[last].offset == end and (last == first or end - begin < (MAX_FETCH if all_ else FETCH)):
+            last = 0 if all_ else k
+            while all_ and last < len(refs) or last == k:
+                first, begin = last, refs[last].offset
+                end = begin
+                while last < len(refs) and refs[last].offset == end and end - begin < (MAX_FETCH if all_ else FETCH):
                     end += refs[last].stored
                     last += 1
                 if any(i not in self._fetched for i in range(first, last)):
                     data = self._obj.read(begin, end - begin)
-                    for i in range(first, last):
-                        at = refs[i].offset - begin
-                        self._fetched[i] = self._checked(refs[i], data[at : at + refs[i].stored])
-                if not all_ or last == first:
-                    break
-                first = last
-            data = self._fetched[k]
-        return data
+                    for i, r in enumerate(refs[first:last], first):
+                        self._fetched[i] = self._checked(r, data[r.offset - begin : r.offset - begin + r.stored])
+        return self._fetched[k]
 
-    def _parsed(self, ref: Ref, data: bytes) -> Page:
-        """Parse what a page begins with."""
+    def _parsed(self, k: int) -> Page:
+        """Read a page, and parse what it begins with."""
+        ref = self._refs[k]
+        data = self._stored(ref) if self.map else self._fetch(k)
         c = Cursor(data)
-        page = Page(ref, data)
         try:
             rows, hows = c.uvar(), c.uvar()
             if rows != ref.items or not 0 < rows <= 2048 or hows > 2048:
                 raise IndexError
-            page.hows = [self._how(c) for _ in range(hows)]
+            common = [self._how(c) for _ in range(hows)]
             blocks = (rows + ROWS - 1) // ROWS
             ends = [0, *struct.unpack(f"<{blocks}I", c.take(4 * blocks))]
-            page.ends = [e + c.at for e in ends]
-            page.sums = page.ends[-1]
-            if page.sums > len(data) or not all(a < b for a, b in zip(ends, ends[1:], strict=False)):
+            if c.at + ends[-1] > len(data) or not all(a < b for a, b in zip(ends, ends[1:], strict=False)):
                 raise IndexError
-            for at in page.ends[:-1]:
-                c = Cursor(data, at + 1)
-                page.firsts.append(_key(c.text(), data[at] != 0))
+            ends = [e + c.at for e in ends]
+            firsts = [_key(Cursor(data, at + 1).text(), data[at] != 0) for at in ends[:-1]]
         except (IndexError, UnicodeDecodeError):
             raise self._bad(f"a page at {ref.offset} that is none") from None
-        return page
+        return Page(ref.start, ref.items, data, common, ends, firsts)
 
     def _how(self, c: Cursor) -> How:
         bits = c.number(2)
@@ -353,14 +330,15 @@ class Table:
         placed = bits & 0x20 != 0
         if placed and volume >= len(self.volumes):
             raise IndexError
-        number = RAW
-        if codec and bits & 0x200:
-            if codec not in self.codecs:
-                self.codecs.append(codec)
-            number = self.codecs.index(codec)
+        number = self._codec(codec) if bits & 0x200 else RAW
         content = kind in CONTENT or kind == "hardlink"
         return How(kind, kind in CONTENT and not bits & 8, volume if placed else -1, number, algo, length,
                    bits & 0x100 != 0, bits & 0x800 != 0, bits & 0x1000 != 0, content and not bits & 8)  # fmt: skip
+
+    def _codec(self, codec: str) -> int:
+        if codec and codec not in self.codecs:
+            self.codecs.append(codec)
+        return self.codecs.index(codec) if codec else RAW
 
     # Blocks
 
@@ -368,7 +346,6 @@ class Table:
         """Return the block of a row, and the position in it."""
         if not 0 <= row < self.rows:
             raise self._bad(f"it leads to row {row} of {self.rows}")
-        self._rows_refs()
         k = bisect_right(self._starts, row) - 1
         i = row - self._starts[k]
         block = self._blocks.get(k << 5 | i >> 6)
@@ -376,17 +353,15 @@ class Table:
 
     def _decoded(self, k: int, j: int) -> Block:
         """Decode block j of page k, and keep it."""
-        page = self._page(k)
-        try:
-            block = self._decode(page, j)
-        except (IndexError, struct.error):
-            raise self._bad(f"a block of the page at row {page.start} that is none") from None
-        self._blocks[k << 5 | j] = block
-        if len(self._blocks) > MAX_BLOCKS:
-            self._blocks.pop(next(iter(self._blocks)), None)
-        return block
+        return keep(self._blocks, k << 5 | j, self._decode(self._page(k), j), MAX_BLOCKS)
 
     def _decode(self, page: Page, j: int) -> Block:
+        try:
+            return self._rows_of(page, j)
+        except (IndexError, struct.error):
+            raise self._bad(f"a block of the page at row {page.start} that is none") from None
+
+    def _rows_of(self, page: Page, j: int) -> Block:
         n = min(ROWS, page.items - j * ROWS)
         data = page.data[page.ends[j] : page.ends[j + 1]]
         c = Cursor(data, 1)
@@ -433,24 +408,20 @@ class Table:
             pieces = [(s - 1) // self.chunk + 1 if s and h.content and not h.fault and not h.proven else 0 for s, h in zip(cols[SIZE], hows, strict=True)]
             cols[FIRST] = _chained(cols[FIRST], starts[FIRST], pieces, [p > 0 for p in pieces])
         files = {name: i for i, (name, h) in enumerate(zip(names, hows, strict=True)) if h.file}
-        begin, same = page.sums + sums, hows[0].length if hows.count(hows[0]) == n else 0
+        begin, same = page.ends[-1] + sums, hows[0].length if hows.count(hows[0]) == n else 0
         ends: Any = range(begin, begin + same * n + 1, same) if same else list(accumulate([begin] + [h.length for h in hows]))
         rares = data[c.at :]
         if ends[-1] > len(page.data) or max(cols[SIZE]) >= _LIMIT or sum(cols[RARE]) > len(rares):
             raise IndexError
-        return Block(page, page.start + j * ROWS, n, names, files, hows, cols, cols[OFF], ends, rares)
+        return Block(page, page.start + j * ROWS, names, files, hows, cols, cols[OFF], ends, rares)
 
     # Names
 
     def find(self, name: bytes) -> int:
-        """Return the row of the file with that name, or -1 if there is none."""
-        refs = self._rows_refs()
-        if not refs:
+        if not self._firsts:
             return -1
         folder, base, whole = order_of(name)
-        if b"\0" in name:
-            folder, base = folder.replace(b"\0", b"\0\xff"), base.replace(b"\0", b"\0\xff")
-        key = b"%b\0\1%b\0\1%c" % (folder, base, whole)
+        key = _joined(name, folder, base, whole)
         k = max(bisect_right(self._firsts, key) - 1, 0)
         page = self._pages.get(k) or self._page(k)
         j = bisect_right(page.firsts, key) - 1
@@ -461,36 +432,26 @@ class Table:
         return block.start + i if i >= 0 else -1
 
     def name(self, row: int) -> bytes:
-        """Return the name of a row."""
         block, i = self._block(row)
         return block.names[i]
 
     def _all(self) -> Iterator[Block]:
         """Return all blocks. They are not kept."""
-        for k, ref in enumerate(self._rows_refs()):
-            page = self._pages.get(k)
-            if page is None:
-                data = self._checked(ref, self._bytes(ref.offset, ref.stored)) if self.map else self._fetch(k)
-                page = self._parsed(ref, data)
+        for k in range(len(self._refs)):
+            page = self._pages.get(k) or self._parsed(k)
             for j in range(len(page.ends) - 1):
-                try:
-                    yield self._blocks.get(k << 5 | j) or self._decode(page, j)
-                except (IndexError, struct.error):
-                    raise self._bad(f"a block of the page at row {page.start} that is none") from None
+                yield self._blocks.get(k << 5 | j) or self._decode(page, j)
 
     def names(self) -> Iterator[bytes]:
-        """Return the names of all files."""
         for block in self._all():
-            yield from block.files if len(block.files) == block.size else compress(block.names, [h.file for h in block.hows])
+            yield from block.files if len(block.files) == len(block.names) else compress(block.names, [h.file for h in block.hows])
 
     # Rows and numbers
 
     def row(self, number: int) -> int:
-        """Return the row of the file with that number."""
         return number if self.files == self.rows else self._file_rows()[number]
 
     def number(self, row: int) -> int:
-        """Return the number of the file in a row."""
         return row if self.files == self.rows else bisect_left(self._file_rows(), row)
 
     def _file_rows(self) -> array[int]:
@@ -505,7 +466,6 @@ class Table:
         return self.numbers
 
     def stored(self) -> range | array[int]:
-        """Return the numbers of all files in stored order; a range if that is the order of numbers."""
         keys: list[tuple[int, int, int]] = []
         for block in self._all():
             cols = block.cols
@@ -520,7 +480,6 @@ class Table:
     # Places
 
     def runs(self, rows: list[int]) -> list[tuple[int, int, int] | None]:
-        """Return volume, offset and length of files that are one uncompressed run, and None for others."""
         return list(map(self.run, rows))
 
     def run(self, row: int) -> tuple[int, int, int] | None:
@@ -532,18 +491,15 @@ class Table:
         return how.volume, block.offs[i], block.cols[SIZE][i]
 
     def kind(self, row: int) -> str:
-        """Return the kind of a row."""
         block, i = self._block(row)
         return block.hows[i].kind
 
     def size(self, row: int) -> int:
-        """Return the size of the content of a row."""
         block, i = self._block(row)
         size: int = block.cols[SIZE][i]
         return size
 
     def extents(self, row: int) -> list[Extent]:
-        """Return where the content of a row is stored."""
         block, i = self._block(row)
         how = block.hows[i]
         size, offset = block.cols[SIZE][i], block.offs[i]
@@ -567,56 +523,47 @@ class Table:
         """Return the extents among the rare properties of a row."""
         lengths = block.cols[RARE]
         at = sum(lengths[:i])
-        rare = block.rares[at : at + lengths[i]]
         try:
-            return self._extents(Cursor(rare), size) if rare and rare[0] & 0x10 else []
+            return self._extents(Cursor(block.rares[at : at + lengths[i]]), size) if lengths[i] else []
         except (IndexError, UnicodeDecodeError):
             raise self._bad(f"extents of {text(block.names[i])!r} that are none") from None
 
     def _extents(self, c: Cursor, size: int) -> list[Extent]:
         bits = c.number(1)
-        if bits & 1:
-            c.text()
-        if bits & 2:
-            for _ in range(c.uvar()):
-                c.text(), c.text()
         if bits & 4:
             raise IndexError  # what is at fault has no extents
+        if bits & 1:
+            c.text()
+        for _ in range(c.uvar() if bits & 2 else 0):
+            c.text(), c.text()
         extents: list[Extent] = []
         at = end = 0
         codec = ""
-        while c.at < len(c.b):
-            bits = c.number(1)
+        while bits & 0x10 and c.at < len(c.b):
+            has = c.number(1)
             volume, offset, length = c.uvar(), end + c.varint(), c.uvar()
-            before = at
-            if bits & 1:
-                at += c.varint()
-            stored = c.uvar() if bits & 2 else length
-            skip = c.uvar() if bits & 4 else 0
-            if bits & 8:
+            before, at = at, at + (c.varint() if has & 1 else 0)
+            stored = c.uvar() if has & 2 else length
+            skip = c.uvar() if has & 4 else 0
+            if has & 8:
                 c.uvar()
-            if bits & 0x20:
+            if has & 0x20:
                 codec = c.text().decode()
-            data = c.text()[skip : skip + length] if bits & 0x10 else b""
+            data = c.text()[skip : skip + length] if has & 0x10 else b""
             if at < before or at + length > size or not 0 <= offset < 1 << 62 or max(stored, skip) >= 1 << 62 or volume >= len(self.volumes):
                 raise IndexError
-            if bits & 0x10:
-                if len(data) != length:
-                    raise IndexError
+            if len(data) != length if has & 0x10 else not codec and stored != length:
+                raise IndexError
+            if has & 0x10:
                 extents.append(Extent(at, length, INLINE, 0, length, 0, RAW, data))
             elif codec != ZERO:
-                if codec and codec not in self.codecs:
-                    self.codecs.append(codec)
-                if not codec and stored != length:
-                    raise IndexError
-                extents.append(Extent(at, length, volume, offset, stored, skip, self.codecs.index(codec) if codec else RAW))
+                extents.append(Extent(at, length, volume, offset, stored, skip, self._codec(codec)))
             at, end = at + length, offset + stored
         return extents
 
     # Digests
 
     def proof(self, row: int) -> Proof | None:
-        """Return what the content of a row is compared with."""
         block, i = self._block(row)
         how = block.hows[i]
         digest = block.page.data[block.sums[i] : block.sums[i + 1]]
@@ -633,43 +580,47 @@ class Table:
 
     def _pieces(self, first: int, n: int) -> tuple[bytes, ...]:
         """Return the digests of n pieces."""
-        refs = self._proofs
-        if refs is None:
-            refs = self._leaves("proofs")
-            self._proof_starts = [r.start for r in refs]
-            self._proofs = refs
-        sums: list[bytes] = []
-        while len(sums) < n:
-            at = first + len(sums)
-            k = bisect_right(self._proof_starts, at) - 1
+        refs, sums = self._proofs, b""
+        while len(sums) < n * DIGEST:
+            at = first + len(sums) // DIGEST
+            k = bisect_right(refs, at, key=itemgetter(1)) - 1
             ref = refs[k] if k >= 0 else None
             if ref is None or at >= ref.start + ref.items or ref.length != ref.items * DIGEST:
                 raise self._bad(f"digest {at}, which is not there")
-            data = self._sums.get(k)
-            if data is None:
-                data = self._sums[k] = self._checked(ref, self._bytes(ref.offset, ref.stored))
-                if len(self._sums) > MAX_SUMS:
-                    self._sums.pop(next(iter(self._sums)), None)
+            page = self._sums.get(k) or keep(self._sums, k, self._stored(ref), MAX_SUMS)
             begin = (at - ref.start) * DIGEST
-            part = data[begin : begin + (n - len(sums)) * DIGEST]
-            sums += [part[i : i + DIGEST] for i in range(0, len(part), DIGEST)]
-        return tuple(sums)
+            sums += page[begin : begin + n * DIGEST - len(sums)]
+        return tuple(sums[i : i + DIGEST] for i in range(0, n * DIGEST, DIGEST))
 
     def _bad(self, reason: str) -> DamagedError:
         return DamagedError(self._obj.name, reason)
 
     def close(self) -> None:
-        """Close the index. The map ends with its last user."""
+        # The map ends with its last user.
         self._obj.close()
 
 
 def _key(name: bytes, whole: bool) -> bytes:
-    """Return the key of a row."""
+    """Return the key of the row with a name."""
     at = -1 if whole else name.rfind(b"/", 0, max(len(name) - 1, 0))
-    folder, base = name[: max(at, 0)], name[at + 1 :]
+    return _joined(name, name[: max(at, 0)], name[at + 1 :], whole)
+
+
+def _joined(name: bytes, folder: bytes, base: bytes, whole: bool) -> bytes:
     if b"\0" in name:
         folder, base = folder.replace(b"\0", b"\0\xff"), base.replace(b"\0", b"\0\xff")
     return b"%b\0\1%b\0\1%c" % (folder, base, whole)
+
+
+def _tree(tree: Any) -> tuple[int, Ref]:
+    """Return how many nodes are above a page of a tree, and the top."""
+    if not tree:
+        return 0, Ref(b"", 0, 0, 0, 0, 0, 0)
+    top = [count(tree["top"][k], 1 << 48) for k in ("items", "offset", "stored", "length", "crc32")]
+    depth = count(tree["depth"], 9)
+    if (depth > 0) != (top[0] > 0):
+        raise ValueError("a tree that is none")
+    return depth, Ref(b"", 0, *top)
 
 
 def _chained(numbers: Any, start: int, steps: Any, has: list[bool]) -> list[int]:
@@ -684,8 +635,18 @@ def _chained(numbers: Any, start: int, steps: Any, has: list[bool]) -> list[int]
     return values
 
 
-def _count(n: Any, below: int) -> int:
-    """Check that a number is not negative and less than a limit."""
+def count(n: Any, below: int = _LIMIT) -> int:
+    """Return a number of JSON if it is less than a limit; None stands for 0."""
+    if n is None:
+        return 0
     if type(n) is not int or not 0 <= n < below:
         raise ValueError(f"a number that cannot be: {n!r}")
     return n
+
+
+def keep(kept: dict[K, V], key: K, value: V, most: int) -> V:
+    """Keep a value, and drop the oldest one if there are too many."""
+    kept[key] = value
+    if len(kept) > most:
+        kept.pop(next(iter(kept)), None)
+    return value

@@ -54,7 +54,7 @@ def read_tar(obj: Object) -> Listing:
     """Return the files of a tar."""
     files: dict[bytes, File] = {}
     for name, at, size in _members(obj):
-        if name in files or not is_path(name) or name == b".":
+        if not _is_new(name, files):
             _unusual(obj, f"the name {text(name)!r} is there twice, or none")
         files[name] = File(size, (Extent(0, size, 0, at, size, 0, RAW),) if size else ())
     return Listing(obj.name, files, "")
@@ -101,11 +101,13 @@ def _members(obj: Object) -> Iterator[tuple[bytes, int, int]]:
 def _plain(obj: Object, name: bytes) -> bytes:
     while name.startswith(b"./"):
         name = name[2:]
-    try:
-        name.decode()
-    except UnicodeDecodeError:
+    if name and not _is_text(name):
         _unusual(obj, f"the name {text(name)!r} is not UTF-8")
     return name
+
+
+def _is_new(name: bytes, files: dict[bytes, File]) -> bool:
+    return name not in files and is_path(name) and name != b"."
 
 
 def _sum(b: bytes) -> int | None:
@@ -123,9 +125,8 @@ def _number(b: bytes) -> int | None:
 
 
 def _name(b: bytes) -> bytes:
-    name, _, _ = b[:100].partition(b"\0")
-    prefix = b[345:500].partition(b"\0")[0] if b[257:263] == b"ustar\0" else b""
-    return prefix + b"/" + name if prefix else name
+    name, prefix = b[:100].partition(b"\0")[0], b[345:500].partition(b"\0")[0]
+    return prefix + b"/" + name if prefix and b[257:263] == b"ustar\0" else name
 
 
 def _records(data: bytes, given: dict[bytes, bytes]) -> bool:
@@ -167,12 +168,6 @@ class Zip(Listing):
             found = self._places[row] = [Extent(0, size, 0, begin, stored, 0, codec)] if size else []
         return found
 
-    def runs(self, rows: list[int]) -> list[tuple[int, int, int] | None]:
-        return [(e[0].volume, e[0].offset, e[0].length) if len(e) == 1 and e[0].codec == RAW else None for e in map(self.extents, rows)]
-
-    def stored(self) -> range:
-        return range(self.files)
-
 
 def read_zip(obj: Object, tail: bytes) -> Zip:
     """Return the files of a zip that has no comment."""
@@ -203,7 +198,7 @@ def read_zip(obj: Object, tail: bytes) -> Zip:
         if made == 3 and mode & 0xF000 not in (0, 0x8000):
             continue  # a link
         unusual = flags & 0x2041 or method not in (STORED, DEFLATED) or part or method == STORED and size != stored or place > offset
-        if unusual or at > length or b"\\" in name or name in files or not is_path(name) or name == b"." or not (name.isascii() or flags & 0x800 and _is_text(name)):
+        if unusual or at > length or b"\\" in name or not _is_new(name, files) or not (name.isascii() or flags & 0x800 and _is_text(name)):
             _unusual(obj, f"{text(name)!r}")
         files[name] = File(size, (), crc.to_bytes(4, "big"))
         headers[name] = (place, stored, method)
@@ -215,8 +210,7 @@ def read_zip(obj: Object, tail: bytes) -> Zip:
 def _wide(obj: Object, extra: bytes, *numbers: int) -> list[int]:
     """Return numbers of a row, of which those that are too large are in its extra field."""
     wanted = [i for i, n in enumerate(numbers) if n == 0xFFFFFFFF]
-    found = list(numbers)
-    at = 0
+    found, at = list(numbers), 0
     while wanted and at + 4 <= len(extra):
         kind, n = struct.unpack_from("<HH", extra, at)
         if kind == 1 and 8 * len(wanted) <= n and at + 4 + n <= len(extra):

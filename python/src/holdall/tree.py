@@ -9,25 +9,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any
 
 from .listing import is_path, order_of
 
-__all__ = ["Names", "Tree", "has_place"]
-
-
-class Names(Protocol):
-    """What a tree needs of an archive."""
-
-    def __len__(self) -> int: ...
-
-    def name(self, number: int, /) -> str: ...
+__all__ = ["Tree", "has_place"]
 
 
 class Tree:
     """The folders of an archive. The name of a folder has no slash at its end; "" is the root."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Any) -> None:  # which have a length, and name(number)
         self._names = names
 
     def files(self, folder: str) -> range:

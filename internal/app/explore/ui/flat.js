@@ -80,6 +80,7 @@ export class Flat {
     const lo = end.u32(), off = lo + end.u32() * 2 ** 32, stored = end.u32(), length = end.u32(), crc = end.u32();
     if (end.u32() !== crc32(bytes.subarray(-32, -12))) throw new Damaged('the end of the index is damaged');
     try { this.root = JSON.parse(new TextDecoder().decode(await this.page({ off, stored, length, crc }))); } catch (err) { if (err instanceof Damaged) throw err; throw new Damaged('the root of the index is invalid'); }
+    if (typeof this.root !== 'object' || !this.root || Array.isArray(this.root)) throw new Damaged('the root of the index is invalid');
     const whole = n => Number.isSafeInteger(n) && n >= 0;
     const tree = t => {
       if (!t?.top) return undefined;
@@ -218,6 +219,14 @@ export class Flat {
     }
     return out;
   }
+}
+
+/** Whether each piece of a content has a digest. */
+export const inPieces = (row, chunk) => !!chunk && row.proof !== undefined && row.fault === undefined;
+/** Which bytes of a content are read to compare those from off to end with digests; undefined if they are not compared. */
+export function compared(row, chunk, off, end) {
+  if (inPieces(row, chunk)) return [off - off % chunk, Math.min(row.size, Math.ceil(end / chunk) * chunk)];
+  return row.algo === 'blake3' && (row.size <= 1 << 20 || end - off === row.size) ? [0, row.size] : undefined;
 }
 
 /** A row of the index: an entry, or a folder that names imply. There may be a million of them. */

@@ -2,7 +2,7 @@
 // file server or from the page itself. Each piece of content is verified before it is shown.
 import { Failed, answeredBy, bytesOf } from './base.js';
 import { file } from './far.js';
-import { Flat, raw, shown } from './flat.js';
+import { Flat, compared, inPieces, raw, shown } from './flat.js';
 import { decode, mostUnit } from './decode.js';
 import { blake3 } from './blake3.js';
 import { kindOf } from './kinds.js';
@@ -88,24 +88,18 @@ class Page {
   async content(row, off, n) {
     const x = await this.open(), to = Math.min(row.size, off + n), chunk = x.root.chunk;
     if (off >= to) return new Uint8Array();
-    const wrong = at => new Failed('bad-digest', `its content is damaged ${at}`);
-    if (chunk && row.proof !== undefined && row.fault === undefined) {
-      const sums = await x.sums(row), first = Math.floor(off / chunk), last = Math.floor((to - 1) / chunk);
-      const begin = first * chunk, bytes = await this.part(row, begin, Math.min(row.size, (last + 1) * chunk));
-      for (let i = first; i <= last; i++) {
-        const piece = bytes.subarray((i - first) * chunk, (i - first + 1) * chunk);
-        if (!same(blake3(piece), sums[i])) throw wrong(`from byte ${i * chunk} on`);
-      }
-      return bytes.subarray(off - begin, to - begin);
+    const span = compared(row, chunk, off, to);
+    if (!span) {
+      const bytes = await this.part(row, off, to);
+      if (this.copied) throw new Failed('changed', 'the archive next to this page is a copy that is not as old as its index says, and nothing proves this content: make the page again');
+      return bytes;
     }
-    if (row.algo === 'blake3' && row.size <= 1 << 20) {
-      const all = await this.part(row, 0, row.size);
-      if (!same(blake3(all), row.sum)) throw wrong('or its digest is wrong');
-      return all.subarray(off, to);
+    const pieces = inPieces(row, chunk), sums = pieces ? await x.sums(row) : [row.sum], len = pieces ? chunk : row.size;
+    const [begin, end] = span, bytes = await this.part(row, begin, end);
+    for (let at = begin; at < end; at += len) {
+      if (!same(blake3(bytes.subarray(at - begin, at - begin + len)), sums[at / len])) throw new Failed('bad-digest', `its content is damaged ${pieces ? `from byte ${at} on` : 'or its digest is wrong'}`);
     }
-    const bytes = await this.part(row, off, to);
-    if (this.copied) throw new Failed('changed', 'the archive next to this page is a copy that is not as old as its index says, and nothing proves this content: make the page again');
-    return bytes;
+    return bytes.subarray(off - begin, to - begin);
   }
 }
 
