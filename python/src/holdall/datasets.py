@@ -14,7 +14,6 @@ decode.
 from __future__ import annotations
 
 import os
-import struct
 import sys
 from array import array
 from bisect import bisect_right
@@ -25,10 +24,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import accumulate, chain, islice
-from mmap import mmap
-from tempfile import mkstemp
+from multiprocessing.context import get_spawning_popen
+from multiprocessing.sharedctypes import RawArray
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import finalize
 
 from . import open as _open
 from .archive import Archive
@@ -233,6 +231,8 @@ class _Pass:
 class _Ordered:
     """What a stream and a sampler share: an order of samples, a rank's part of it, and a position in that part."""
 
+    _batch = 1  # samples that one worker gives
+
     def __init__(
         self,
         samples: Any,
@@ -253,8 +253,11 @@ class _Ordered:
             rank, world = _rank()
         elif rank is None or world is None:
             raise ValueError(f"rank {rank}, world {world}: expected both, or neither to take them from the environment")
-        if not 0 <= rank < world or block < 1 or mix < 1:
-            raise ValueError(f"rank {rank} of {world}, blocks of {block} samples, {mix} mixed: these cannot be")
+        if not 0 <= rank < world:
+            raise ValueError(f"rank={rank}, world={world}: expected a rank from 0 to {world - 1}" if world > 0 else f"world={world}: expected at least 1")
+        for name, value in [("block", block), ("mix", mix), ("batch_size", self._batch)]:
+            if value < 1:
+                raise ValueError(f"{name}={value}: expected at least 1")
         self.samples = samples
         samples.stored()  # before workers are forked, so that they need not do it
         self._order = Order(len(samples), block, mix, seed, 0, shuffle, exact)
@@ -326,13 +329,16 @@ class _Ordered:
 
     def _part(self, count: int, rank: int, world: int) -> range:
         """Return a rank's part of that many samples."""
-        return part_of(range(count - count % world if self._even else count), rank, world)
+        return part_of(range(count), rank, world)[: count // world if self._even else None]
 
     def _fresh(self, rank: int, world: int, workers: int) -> _Left:
-        """Return what each worker of a rank has at the start of an epoch."""
-        places = self._part(self._order.count, rank, world)
-        parts = (part_of(places, worker, workers) for worker in range(workers))
-        return [[_Piece(part.start, part.stop, 0, len(part))] for part in parts]
+        """Return what each worker of a rank has at the start of an epoch. The last one mixes a sample that is left out,
+        so that it is any of them.
+        """
+        count = self._order.count
+        more = len(part_of(range(count), rank, world)) - len(part := self._part(count, rank, world))
+        parts = [part_of(part, worker, workers, self._batch) for worker in range(workers)]
+        return [[_Piece(p.start, p.stop + (more if p is parts[-1] else 0), 0, len(p))] for p in parts]
 
     def _workers(self, workers: int) -> _Left:
         """Return what each worker has in the next pass."""
@@ -342,7 +348,7 @@ class _Ordered:
         if len(left) == workers:
             return left
         pieces = _together(left)
-        return [_cut(pieces, part_of(range(_count(pieces)), worker, workers)) for worker in range(workers)]
+        return [_cut(pieces, part_of(range(_count(pieces)), worker, workers, self._batch)) for worker in range(workers)]
 
     def _begin(self, worker: int, workers: int, seed: int | None) -> _Pass:
         epoch, first = self._passes.begin(seed)
@@ -370,47 +376,34 @@ class _Ordered:
 class _Passes:
     """Counts the passes over a stream since its epoch was set.
 
-    All processes that have the stream share the count, also those that are forked or get it by pickle. So the workers of
-    each epoch know which one it is, and those that live on learn of an epoch that is set. Each loader gives all its
+    All processes that multiprocessing starts with the stream share the count, in memory that has no name. So the workers
+    of each epoch know which one it is, and those that live on learn of an epoch that is set. Each loader gives all its
     workers one random number, the seed: those with the same seed are in the same pass.
 
     In memory are the epoch, and the number and the key of the last two passes, each with their sum. The first worker
     that begins a pass writes it. Several may do that at once, because they write the same.
     """
 
-    _LEN = 56
-
     def __init__(self) -> None:
-        self._shared: Any = mmap(-1, self._LEN)  # forked processes have the same memory
-        self._path = ""
+        self.__setstate__([0] * 7)
+
+    def __getstate__(self) -> Any:
+        return self._shared if get_spawning_popen() else self._shared[:]
+
+    def __setstate__(self, state: Any) -> None:
         self._mine: dict[int, int] = {}  # how often each seed was seen here
-
-    def __getstate__(self) -> str:
-        if not self._path:
-            try:
-                fd, self._path = mkstemp(prefix="holdall-epochs-")
-            except OSError:
-                return ""
-            try:
-                os.write(fd, self._shared[:])
-                self._shared = mmap(fd, self._LEN)
-            finally:
-                os.close(fd)
-            finalize(self, _remove, self._path, os.getpid())
-        return self._path
-
-    def __setstate__(self, path: str) -> None:
-        self.__init__()  # type: ignore[misc]
-        with suppress(OSError), open(path, "r+b") as f:  # on another machine there is none
-            self._shared, self._path = mmap(f.fileno(), self._LEN), path
+        self._shared = state
+        if isinstance(state, list):
+            with suppress(OSError):  # where there is no place for it, there are no workers either
+                self._shared = RawArray("q", state)
 
     def set(self, epoch: int) -> None:
         """Set the epoch of the next pass."""
-        self._shared[:] = struct.pack("<7q", epoch, *[0] * 6)
+        self._shared[:] = [epoch, *[0] * 6]
 
     def _last(self) -> tuple[int, int, int]:
         """Return the epoch that was set, and the number and the key of the last pass."""
-        epoch, *n = struct.unpack("<7q", self._shared[:])
+        epoch, *n = self._shared[:]
         return epoch, *max((n[i], n[i + 1]) if n[i] + n[i + 1] == n[i + 2] else (0, 0) for i in (0, 3))
 
     def begin(self, seed: int | None) -> tuple[int, bool]:
@@ -421,8 +414,8 @@ class _Passes:
         epoch, number, last = self._last()
         if key != last:
             number += 1
-            at = 8 + 24 * (number % 2)
-            self._shared[at : at + 24] = struct.pack("<3q", number, key, number + key)
+            at = 1 + 3 * (number % 2)
+            self._shared[at : at + 3] = [number, key, number + key]
         return epoch + number - 1, number == 1
 
     def begun(self) -> int:
@@ -433,12 +426,6 @@ class _Passes:
         """Return the epoch of the next pass."""
         epoch, number, _ = self._last()
         return epoch + number
-
-
-def _remove(path: str, pid: int) -> None:
-    if os.getpid() == pid:
-        with suppress(OSError):
-            os.unlink(path)
 
 
 class Sampler(_Ordered):
@@ -473,13 +460,13 @@ class Stream(_Ordered, _Iterable):
         block         number of samples that stay together, by default about 4 MiB
         mix           number of blocks that are mixed with each other; that many are in memory at once
         ahead         how often that is read ahead, by threads; by default 2 if the archive is on a server, else 0
+        batch_size    that of the DataLoader: workers share whole batches, so that len(loader) is true
     """
 
-    def __init__(self, samples: Any, *, ahead: int | None = None, **how: Any) -> None:
+    def __init__(self, samples: Any, *, ahead: int | None = None, batch_size: int = 1, **how: Any) -> None:
+        self._batch = batch_size
         super().__init__(samples, **how)
-        if ahead is None:
-            ahead = 0 if self.samples.archive.near else 2
-        self._ahead = ahead
+        self._ahead = (0 if self.samples.archive.near else 2) if ahead is None else ahead
 
     def __iter__(self) -> Iterator[Any]:
         p = self._begin(*_worker())
