@@ -19,7 +19,7 @@ from array import array
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -46,6 +46,7 @@ __all__ = ["Sampler", "Samples", "Stream"]
 # A block of samples has about this many bytes, and at most this many samples.
 BLOCK_BYTES = 4 << 20
 MOST_IN_BLOCK = 4096
+AT_ONCE = 8  # blocks that are read ahead
 
 
 class Samples:
@@ -361,13 +362,12 @@ class _Ordered:
         return self._pass
 
     def _windows(self, p: _Pass) -> Iterator[list[int]]:
-        """Yield the samples of a pass, in groups that are worth reading at once."""
-        stored = self.samples.stored()
+        """Yield the samples of a pass by their places in stored order, in groups that are worth reading at once."""
         order = replace(self._order, epoch=p.epoch)
         for piece in p.pieces:
             left = piece.stop - piece.start
             for window in order.windows(range(piece.first, piece.last), piece.start):
-                yield [stored[number] for number in window[:left]]
+                yield window[:left]
                 left -= len(window)
                 if left <= 0:
                     break
@@ -432,11 +432,10 @@ class Sampler(_Ordered):
     """The order of a :class:`Stream`, as numbers, for loaders that use a sampler. It has the arguments of a stream."""
 
     def __iter__(self) -> Iterator[int]:
-        p = self._begin(0, 1, None)
-        for numbers in self._windows(p):
-            for number in numbers:
-                p.taken += 1
-                yield number
+        p, stored = self._begin(0, 1, None), self.samples.stored()
+        for place in chain.from_iterable(self._windows(p)):
+            p.taken += 1
+            yield stored[place]
         p.ended = True
 
     def state_after(self, samples: int) -> dict[str, Any]:
@@ -478,18 +477,29 @@ class Stream(_Ordered, _Iterable):
         p.ended = True
 
     def _read(self, windows: Iterator[list[int]]) -> Iterator[list[Any]]:
-        """Read windows, and some before they are wanted."""
-        read = self.samples.read
+        """Read windows, and some before they are wanted: by neighbours, so that always some are on their way while others
+        are compared.
+        """
+        stored, size = self.samples.stored(), self._order.block
+
+        def read(places: list[int]) -> list[Any]:
+            return self.samples.read([stored[place] for place in places])
+
+        def begin(window: list[int]) -> tuple[list[int], list[int], list[Future[list[Any]]]]:
+            places = sorted(window)
+            return window, places, [pool.submit(read, places[i : i + size]) for i in range(0, len(places), size)]
+
         if not self._ahead:
             yield from map(read, windows)
             return
-        pool = ThreadPoolExecutor(self._ahead, "holdall-ahead")
+        pool = ThreadPoolExecutor(AT_ONCE, "holdall-ahead")
         try:
-            coming = deque(pool.submit(read, window) for window in islice(windows, self._ahead))
+            coming = deque(map(begin, islice(windows, self._ahead)))
             while coming:
-                samples = coming.popleft().result()
-                coming.extend(pool.submit(read, window) for window in islice(windows, 1))
-                yield samples
+                window, places, reads = coming.popleft()
+                coming.extend(map(begin, islice(windows, 1)))
+                found = dict(zip(places, chain.from_iterable(some.result() for some in reads)))
+                yield list(map(found.pop, window))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
