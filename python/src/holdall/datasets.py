@@ -26,6 +26,7 @@ from hashlib import sha256
 from itertools import accumulate, chain, islice
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.sharedctypes import RawArray
+from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import open as _open
@@ -68,6 +69,8 @@ class Samples:
         grouped: bool = False,
         decode: Callable[[Any], Any] | None = None,
     ) -> None:
+        if not isinstance(folder, str) or decode is not None and not callable(decode):
+            raise TypeError(f"folder={folder!r}, decode={decode!r}: expected the name of a folder, and a function")
         self.archive = archive if isinstance(archive, Archive) else _open(archive)
         self.folder, self.grouped, self.decode = folder.strip("/"), grouped, decode
         self._find()
@@ -76,8 +79,8 @@ class Samples:
         """Find the files, or the first file of each group."""
         self._runs = self.archive.ranges(self.folder)
         self._ends = list(accumulate(map(len, self._runs)))
-        if self.folder and not self._ends[-1]:
-            raise NotFoundError(self.archive.address, "there are no files in this folder", self.folder)
+        if not any(self._ends):
+            raise NotFoundError(self.archive.address, "there are no files" + " in this folder" * bool(self.folder), self.folder or None)
         self._stored: Sequence[int] | None = None
         self._firsts: array[int] | None = None
         if self.grouped:
@@ -91,7 +94,7 @@ class Samples:
                 last = key if kind else ""
 
     def __len__(self) -> int:
-        return (self._ends[-1] if self._ends else 0) if self._firsts is None else len(self._firsts)
+        return self._ends[-1] if self._firsts is None else len(self._firsts)
 
     def __repr__(self) -> str:
         folder = f", folder={self.folder!r}" if self.folder else ""
@@ -123,7 +126,7 @@ class Samples:
     def files(self, number: int) -> list[int]:
         """Return the numbers of a sample's files in the archive."""
         count = len(self)
-        if not -count <= number < count:
+        if not -count <= index(number) < count:
             raise IndexError(f"sample {number} of {count}")
         number %= count
         if self._firsts is None:
@@ -254,11 +257,10 @@ class _Ordered:
             rank, world = _rank()
         elif rank is None or world is None:
             raise ValueError(f"rank {rank}, world {world}: expected both, or neither to take them from the environment")
-        if not 0 <= rank < world:
-            raise ValueError(f"rank={rank}, world={world}: expected a rank from 0 to {world - 1}" if world > 0 else f"world={world}: expected at least 1")
-        for name, value in [("block", block), ("mix", mix), ("batch_size", self._batch)]:
-            if value < 1:
-                raise ValueError(f"{name}={value}: expected at least 1")
+        _check(0, rank=rank)
+        _check(1, world=world, block=block, mix=mix)
+        if rank >= world:
+            raise ValueError(f"rank={rank}, world={world}: expected a rank below {world}")
         self.samples = samples
         samples.stored()  # before workers are forked, so that they need not do it
         self._order = Order(len(samples), block, mix, seed, 0, shuffle, exact)
@@ -293,6 +295,8 @@ class _Ordered:
         of ranks may change too.
         """
         states = [state] if isinstance(state, dict) else list(state)
+        if not states or not all(isinstance(state, dict) and {"order", "epoch", "left"} <= state.keys() for state in states):
+            raise ValueError("expected what state_dict or state_after has returned, or a list of that")
         mine = self._settings()
         for key in mine.keys() - {"rank", "world"}:
             for theirs in (state["order"].get(key) for state in states):
@@ -463,9 +467,10 @@ class Stream(_Ordered, _Iterable):
     """
 
     def __init__(self, samples: Any, *, ahead: int | None = None, batch_size: int = 1, **how: Any) -> None:
-        self._batch = batch_size
         super().__init__(samples, **how)
-        self._ahead = (0 if self.samples.archive.near else 2) if ahead is None else ahead
+        self._batch, self._ahead = batch_size, (0 if self.samples.archive.near else 2) if ahead is None else ahead
+        _check(1, batch_size=batch_size)
+        _check(0, ahead=self._ahead)
 
     def __iter__(self) -> Iterator[Any]:
         p = self._begin(*_worker())
@@ -483,7 +488,8 @@ class Stream(_Ordered, _Iterable):
         stored, size = self.samples.stored(), self._order.block
 
         def read(places: list[int]) -> list[Any]:
-            return self.samples.read([stored[place] for place in places])
+            samples: list[Any] = self.samples.read([stored[place] for place in places])
+            return samples
 
         def begin(window: list[int]) -> tuple[list[int], list[int], list[Future[list[Any]]]]:
             places = sorted(window)
@@ -509,6 +515,7 @@ class Stream(_Ordered, _Iterable):
         Only the workers know what they have read. But batches come from the workers in turn, so the number of samples
         of each worker is known here.
         """
+        workers = workers or 1
         pieces = [pieces or [] for pieces in self._workers(workers)]
         taken, left = [0] * workers, list(map(_count, pieces))
         smallest = batch_size if drop_last else 1
@@ -520,6 +527,12 @@ class Stream(_Ordered, _Iterable):
         return self._state(self._passes.next() - min(self._passes.begun(), 1), [_cut(p, range(t, _count(p))) for p, t in zip(pieces, taken)])
 
 
+def _check(least: int, **numbers: Any) -> None:
+    for name, value in numbers.items():
+        if not hasattr(value, "__index__") or value < least:
+            raise ValueError(f"{name}={value!r}: expected a whole number from {least} on")
+
+
 def _rank() -> tuple[int, int]:
     """Return the rank of this process, and the number of ranks: from torch.distributed, or from the environment."""
     dist = sys.modules.get("torch.distributed")
@@ -527,6 +540,9 @@ def _rank() -> tuple[int, int]:
         return dist.get_rank(), dist.get_world_size()
     rank, world = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
     if rank is None and world is None:
+        for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"):
+            if (several := os.environ.get(name, "1")) != "1":
+                raise ValueError(f"{name}={several}, but RANK and WORLD_SIZE are not in the environment: set them, or pass rank= and world=; rank=0, world=1 reads everything")
         return 0, 1
     if not (rank and world and rank.isdecimal() and world.isdecimal() and int(rank) < int(world)):
         raise ValueError(f"RANK={rank} and WORLD_SIZE={world} in the environment: expected a rank below the world size; rank=0, world=1 reads everything")
