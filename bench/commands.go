@@ -86,6 +86,7 @@ var comparisons = []comparison{
 	{"databundle: a shuffled epoch by zstd, in process", bundleEpoch("zstd")},
 	{"databundle: random reads as it is, in process", bundleReads("none", "", "", wallRatio(1.5))},
 	{"python: 1,000,000 files ready", pythonReady},
+	{"python: 1,000 archives of 100,000,000 samples ready", pythonTogether},
 	{"python: random reads, against files", pythonRandom},
 	{"python: a shuffled epoch, against a stream of a tar", pythonEpoch("tar", 1, "T.caf")},
 	{"python: a shuffled epoch by zstd, against a stream of a tar", pythonEpoch("tar", 1/0.7, "T.bundle", "--compression", "zstd")},

@@ -81,6 +81,31 @@ func pythonReady(s *suite) (r row, err error) {
 	return r, nil
 }
 
+// pythonTogether opens a thousand archives, which are T under other names, as one dataset.
+func pythonTogether(s *suite) (r row, err error) {
+	_, archive, err := s.indexedT()
+	if err != nil {
+		return r, err
+	}
+	dir := filepath.Join(s.out, "together")
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return r, err
+	}
+	for i := range 1000 {
+		for _, suffix := range []string{"", kept.Suffix} {
+			if err := os.Link(archive+suffix, filepath.Join(dir, fmt.Sprintf("%04d.caf%s", i, suffix))); err != nil {
+				return r, err
+			}
+		}
+	}
+	r.ours = "Stream(Samples(\"*.caf\")), after import"
+	if r.oursTook, err = s.byPython("together", filepath.Join(dir, "*.caf"), strconv.Itoa(1000*s.count(samples))); err != nil {
+		return r, err
+	}
+	r.judge([]goal{cpuUnder(50 * time.Millisecond), rssUnder(64 << 20)}, s.quick)
+	return r, nil
+}
+
 // pythonRandom reads files of S at random.
 func pythonRandom(s *suite) (r row, err error) {
 	in, archive, err := s.indexedS()
@@ -108,6 +133,14 @@ func (s *suite) indexed(name string, command ...string) (string, error) {
 	}
 	_, err = s.fresh(name+kept.Suffix, s.bin, "index", "-q", archive, "-o", outputHere)
 	return archive, err
+}
+
+// indexedT returns T, and an archive of it with an index.
+func (s *suite) indexedT() (in, archive string, err error) {
+	if in, err = s.setT(); err == nil {
+		archive, err = s.indexed("T.caf", s.bin, "pack", "-q", "--no-sync", "-o", outputHere, in)
+	}
+	return in, archive, err
 }
 
 // indexedS returns S, and an archive of it with an index.
@@ -172,11 +205,7 @@ func pythonEpoch(peer string, most float64, name string, pack ...string) func(*s
 // compare nothing: webdataset shuffles a tar in a buffer, and MosaicML streaming stores shards of its own.
 func pythonTraining(peer, step string, far bool) func(*suite) (row, error) {
 	return func(s *suite) (r row, err error) {
-		in, err := s.setT()
-		if err != nil {
-			return r, err
-		}
-		archive, err := s.indexed("T.caf", s.bin, "pack", "-q", "--no-sync", "-o", outputHere, in)
+		in, archive, err := s.indexedT()
 		if err != nil {
 			return r, err
 		}
@@ -235,11 +264,7 @@ func linkBusy(bytes int64, busy float64) goal {
 
 // pythonZip reads files of T at random, compared with what the archive has for that: digests, or the CRC of a zip.
 func pythonZip(s *suite) (r row, err error) {
-	in, err := s.setT()
-	if err != nil {
-		return r, err
-	}
-	archive, err := s.indexed("T.caf", s.bin, "pack", "-q", "--no-sync", "-o", outputHere, in)
+	in, archive, err := s.indexedT()
 	if err != nil {
 		return r, err
 	}

@@ -2,6 +2,7 @@
 timed without the start of Python. Prints wall and CPU seconds and bytes of RSS.
 
   ready FILE INDEX NAME   open, and ask for a name
+  together PATTERN N      open N samples in archives
   random FILE N           N files at random, by name
   proven FILE N           the same, compared with their digests
   zip FILE N DIR          the same of a zip, which is made of a folder if it is not there
@@ -37,6 +38,13 @@ def timed(f):
     wall, cpu = time.perf_counter(), time.process_time()
     f()
     return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def together(pattern, n):
+    def step():
+        assert len(Stream(Samples(pattern), seed=1, rank=3, world=64)) == int(n) // 64
+
+    return timed(step)
 
 
 def some(archive, n):
@@ -187,7 +195,7 @@ def many(url, n):
     return timed(lambda: a.read_many(names))
 
 
-steps = ready, random_, proven, zip_, files, epoch, train, uniform, tar, mds, mosaicml, webdataset, each, many
+steps = ready, together, random_, proven, zip_, files, epoch, train, uniform, tar, mds, mosaicml, webdataset, each, many
 took = {f.__name__.rstrip("_"): f for f in steps}[sys.argv[1]](*sys.argv[2:])
 rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 print(json.dumps(took and {"Wall": took[0], "CPU": took[1], "RSS": rss}))
