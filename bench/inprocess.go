@@ -22,6 +22,7 @@ const (
 	webGoal    = 1.2
 	heapGoal   = 150 // bytes per entry, without its name
 	webLatency = 20 * time.Millisecond
+	webRate    = 125_000_000 // bytes in a second: 1 Gbit/s
 	webReaders = 16
 )
 
@@ -147,18 +148,40 @@ type slowServer struct {
 	rounds   atomic.Int64 // how often a request came when there was no other
 	open     atomic.Int64 // requests that are not answered yet
 	done     chan error
+	narrow   bool // all responses together have webRate
+	mu       sync.Mutex
+	free     time.Time // when the link has sent what it was given
 }
 
-// counted counts the bytes of a response.
+// counted counts the bytes of a response, and waits for the link.
 type counted struct {
 	http.ResponseWriter
-	bytes *atomic.Int64
+	server *slowServer
 }
 
 func (c counted) Write(p []byte) (int, error) {
+	c.server.send(len(p))
 	n, err := c.ResponseWriter.Write(p)
-	c.bytes.Add(int64(n))
+	c.server.bytes.Add(int64(n))
 	return n, err
+}
+
+// send waits until the link has room for n bytes. What it holds back is less than a few milliseconds' worth.
+func (v *slowServer) send(n int) {
+	if !v.narrow {
+		return
+	}
+	v.mu.Lock()
+	now := time.Now()
+	if v.free.Before(now) {
+		v.free = now
+	}
+	v.free = v.free.Add(time.Duration(n) * time.Second / webRate)
+	wait := v.free.Sub(now)
+	v.mu.Unlock()
+	if wait > 5*time.Millisecond {
+		time.Sleep(wait)
+	}
 }
 
 func serveSlowly(dir string) (*slowServer, error) {
@@ -176,7 +199,7 @@ func serveSlowly(dir string) (*slowServer, error) {
 		defer v.open.Add(-1)
 		select {
 		case <-time.After(webLatency):
-			files.ServeHTTP(counted{w, &v.bytes}, req)
+			files.ServeHTTP(counted{w, v}, req)
 		case <-req.Context().Done():
 		}
 	})

@@ -10,7 +10,8 @@
 // The data sets are generated from a seed below DIR, and reused by the next run. If a tool is not
 // installed, it is named and skipped. $GOCAF names gocaf, the reference tool of CAF, and
 // $HOLDALL_LINDI_PYTHON a Python with lindi, that of LINDI. $HOLDALL_VIRTUAL_PYTHON names one with
-// kerchunk, VirtualiZarr and h5py with fsspec, from interop/install. $HOLDALL_RATARMOUNT and $HOLDALL_ARX
+// kerchunk, VirtualiZarr and h5py with fsspec, from interop/install. $HOLDALL_PYTHON names the Python that reads
+// archives; that of interop/install torch has webdataset, and mosaicml-streaming can be installed there. $HOLDALL_RATARMOUNT and $HOLDALL_ARX
 // name ratarmount and arx if they are not in $PATH. $HOLDALL_S3_SERVER names the server for
 // buckets, where holdall is compared with loops over minio-go that are part of bench. It is also a
 // peer of the gateway, and so is MinIO, if it is in $PATH or $HOLDALL_MINIO names it.

@@ -17,7 +17,7 @@ import (
 )
 
 // The Python package is timed within its own process, so that the start of Python does not count.
-// $HOLDALL_PYTHON names a Python, which may have webdataset; the default is python3.
+// $HOLDALL_PYTHON names a Python, which may have webdataset and MosaicML streaming; the default is python3.
 //
 //go:embed python_reader.py
 var pythonReader []byte
@@ -81,6 +81,31 @@ func pythonReady(s *suite) (r row, err error) {
 	return r, nil
 }
 
+// pythonTogether opens a thousand archives, which are T under other names, as one dataset.
+func pythonTogether(s *suite) (r row, err error) {
+	_, archive, err := s.indexedT()
+	if err != nil {
+		return r, err
+	}
+	dir := filepath.Join(s.out, "together")
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return r, err
+	}
+	for i := range 1000 {
+		for _, suffix := range []string{"", kept.Suffix} {
+			if err := os.Link(archive+suffix, filepath.Join(dir, fmt.Sprintf("%04d.caf%s", i, suffix))); err != nil {
+				return r, err
+			}
+		}
+	}
+	r.ours = "Stream(Samples(\"*.caf\")), after import"
+	if r.oursTook, err = s.byPython("together", filepath.Join(dir, "*.caf"), strconv.Itoa(1000*s.count(samples))); err != nil {
+		return r, err
+	}
+	r.judge([]goal{cpuUnder(50 * time.Millisecond), rssUnder(64 << 20)}, s.quick)
+	return r, nil
+}
+
 // pythonRandom reads files of S at random.
 func pythonRandom(s *suite) (r row, err error) {
 	in, archive, err := s.indexedS()
@@ -108,6 +133,14 @@ func (s *suite) indexed(name string, command ...string) (string, error) {
 	}
 	_, err = s.fresh(name+kept.Suffix, s.bin, "index", "-q", archive, "-o", outputHere)
 	return archive, err
+}
+
+// indexedT returns T, and an archive of it with an index.
+func (s *suite) indexedT() (in, archive string, err error) {
+	if in, err = s.setT(); err == nil {
+		archive, err = s.indexed("T.caf", s.bin, "pack", "-q", "--no-sync", "-o", outputHere, in)
+	}
+	return in, archive, err
 }
 
 // indexedS returns S, and an archive of it with an index.
@@ -166,6 +199,86 @@ func pythonEpoch(peer string, most float64, name string, pack ...string) func(*s
 		r.judge([]goal{wallRatio(most)}, s.quick)
 		return r, nil
 	}
+}
+
+// pythonTraining reads all of T in a shuffled order, compared with its digests, from the disk or from a server. The peers
+// compare nothing: webdataset shuffles a tar in a buffer, and MosaicML streaming stores shards of its own.
+func pythonTraining(peer, step string, far bool) func(*suite) (row, error) {
+	return func(s *suite) (r row, err error) {
+		in, archive, err := s.indexedT()
+		if err != nil {
+			return r, err
+		}
+		n := s.count(samples)
+		theirs, args := filepath.Join(s.out, "T.mds"), []string{strconv.Itoa(n)}
+		var there *figures
+		switch peer {
+		case "webdataset":
+			if theirs, err = s.fresh("T.tar", "tar", "cf", outputHere, "-C", in, "."); err != nil {
+				return r, err
+			}
+			there, args = &figures{}, nil
+		case "mosaicml":
+			if there, err = s.byPython("mds", theirs, in); err != nil {
+				return r, err
+			}
+		}
+		goals := []goal{cpuUnder(time.Duration(n) * 25 * time.Microsecond)}
+		from := s.out
+		if far {
+			v, err := serveSlowly(s.out)
+			if err != nil {
+				return r, err
+			}
+			defer func() { err = errors.Join(err, v.stop()) }()
+			v.narrow, from = true, strings.TrimSuffix(v.url, "/")
+			goals = []goal{linkBusy(int64(n)*sampleSize, 0.9)}
+		}
+		r.peer, r.ours = peer, "Stream(Samples(archive)), compared"
+		if there != nil {
+			r.peerTook, err = s.byPython(peer, append([]string{from + "/" + filepath.Base(theirs)}, args...)...)
+		}
+		if err != nil {
+			return r, err
+		}
+		if r.peerTook == nil {
+			r.skipped = append(r.skipped, peer+" is not installed")
+		}
+		if r.oursTook, err = s.byPython(step, from+"/"+filepath.Base(archive), strconv.Itoa(n)); err != nil {
+			return r, err
+		}
+		r.notes = append(r.notes, fmt.Sprintf("%.1f µs of CPU each, %.0f MB/s", perFile(r.oursTook.cpu, n), float64(n)*sampleSize/1e6/r.oursTook.wall.Seconds()))
+		if r.peerTook != nil {
+			r.notes = append(r.notes, fmt.Sprintf("peer %.1f and %.0f", perFile(r.peerTook.cpu, n), float64(n)*sampleSize/1e6/r.peerTook.wall.Seconds()))
+		}
+		r.judge(goals, s.quick)
+		return r, nil
+	}
+}
+
+// linkBusy is the goal that so many bytes come over a link of webRate while it is busy for so much of the time.
+func linkBusy(bytes int64, busy float64) goal {
+	least := float64(bytes) / webRate / busy
+	return goal{fmt.Sprintf("link ≥ %.0f %% busy", 100*busy), func(_, ours *figures) (bool, bool) { return ours.wall.Seconds() <= least, true }}
+}
+
+// pythonZip reads files of T at random, compared with what the archive has for that: digests, or the CRC of a zip.
+func pythonZip(s *suite) (r row, err error) {
+	in, archive, err := s.indexedT()
+	if err != nil {
+		return r, err
+	}
+	n := strconv.Itoa(s.count(20_000))
+	r.peer, r.ours = "zipfile, read(name)", "archive[name], compared"
+	if r.peerTook, err = s.byPython("zip", filepath.Join(s.out, "T.zip"), n, in); err != nil {
+		return r, err
+	}
+	if r.oursTook, err = s.byPython("proven", archive, n); err != nil {
+		return r, err
+	}
+	r.notes = append(r.notes, fmt.Sprintf("%.1f µs of CPU each, peer %.1f", perFile(r.oursTook.cpu, s.count(20_000)), perFile(r.peerTook.cpu, s.count(20_000))))
+	r.judge([]goal{wallRatio(1)}, s.quick)
+	return r, nil
 }
 
 // pythonWeb reads files over HTTP, several at once and one by one.

@@ -2,21 +2,33 @@
 timed without the start of Python. Prints wall and CPU seconds and bytes of RSS.
 
   ready FILE INDEX NAME   open, and ask for a name
+  together PATTERN N      open N samples in archives
   random FILE N           N files at random, by name
+  proven FILE N           the same, compared with their digests
+  zip FILE N DIR          the same of a zip, which is made of a folder if it is not there
   files DIR FILE N        the same files of a folder
   epoch FILE N            all N files, shuffled; prints null if there is no decoder
+  train FILE N            all N files, shuffled and compared with their digests; also of a server
+  uniform FILE N          the same in a uniform shuffle
+  mds OUT DIR             makes what MosaicML streaming reads of a folder; prints null if it is not installed
+  mosaicml OUT N          all N of those, shuffled; also of a server, by its address
   tar FILE                all files of a tar as they come, through a buffer of 1,000
   webdataset FILE         the same by webdataset; prints null if it is not installed
   each URL N              N files at random, one after the other
   many URL N              the same at once
 """
 
+import glob
 import json
+import os
 import random
 import resource
+import shutil
 import sys
 import tarfile
+import tempfile
 import time
+import zipfile
 
 import holdall
 from holdall.datasets import Samples, Stream
@@ -26,6 +38,13 @@ def timed(f):
     wall, cpu = time.perf_counter(), time.process_time()
     f()
     return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def together(pattern, n):
+    def step():
+        assert len(Stream(Samples(pattern), seed=1, rank=3, world=64)) == int(n) // 64
+
+    return timed(step)
 
 
 def some(archive, n):
@@ -40,13 +59,33 @@ def ready(file, index, name):
     return timed(step)
 
 
-def random_(file, n):
-    a = holdall.open(file, verify=False)
+def random_(file, n, verify=False):
+    a = holdall.open(file, verify=verify)
     names = some(a, int(n))
 
     def step():
         for name in names:
             a[name]
+
+    return timed(step)
+
+
+def proven(file, n):
+    return random_(file, n, True)
+
+
+def zip_(file, n, folder):
+    if not os.path.exists(file):
+        with zipfile.ZipFile(file, "w") as z:
+            for path in sorted(glob.glob(f"{folder}/*/*")):
+                z.write(path, os.path.relpath(path, folder))
+    z = zipfile.ZipFile(file)
+    rnd, all_ = random.Random(1), z.namelist()
+    names = [all_[rnd.randrange(len(all_))] for _ in range(int(n))]
+
+    def step():
+        for name in names:
+            z.read(name)
 
     return timed(step)
 
@@ -62,9 +101,17 @@ def files(folder, file, n):
     return timed(step)
 
 
-def epoch(file, n):
-    archive = holdall.open(file, verify=False)
-    stream = Stream(Samples(archive), seed=1)
+def train(file, n):
+    return epoch(file, n, True)
+
+
+def uniform(file, n):
+    return epoch(file, n, True, exact=True)
+
+
+def epoch(file, n, verify=False, **how):
+    archive = holdall.open(file, verify=verify)
+    stream = Stream(Samples(archive), seed=1, **how)
     try:
         archive[0]
     except holdall.UnsupportedError:
@@ -93,6 +140,41 @@ def tar(file):
     return timed(step)
 
 
+def mds(out, folder):
+    try:
+        from streaming import MDSWriter
+    except ImportError:
+        return None
+    if not os.path.exists(out):
+        with MDSWriter(out=out + ".tmp", columns={"name": "str", "content": "bytes"}) as w:
+            for path in sorted(glob.glob(f"{folder}/*/*")):
+                with open(path, "rb") as f:
+                    w.write({"name": os.path.relpath(path, folder), "content": f.read()})
+        os.rename(out + ".tmp", out)
+    return 0, 0
+
+
+def mosaicml(out, n):
+    from streaming import StreamingDataset
+
+    how = {"local": out}
+    if out.startswith("http://"):  # a server of the folder is a server of buckets as far as is needed
+        server, _, bucket = out.rpartition("/")
+        os.environ |= {"S3_ENDPOINT_URL": server, "AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench-secret", "AWS_DEFAULT_REGION": "us-east-1"}
+        how = {"local": tempfile.mkdtemp(), "remote": "s3://" + bucket}
+    dataset = StreamingDataset(**how, shuffle=True, shuffle_seed=1, batch_size=256)  # with 1 it takes six times as long
+
+    def step():
+        count = sum(1 for _ in dataset)
+        assert count == int(n), count
+
+    try:
+        return timed(step)
+    finally:
+        if "remote" in how:
+            shutil.rmtree(how["local"])
+
+
 def webdataset(file):
     try:
         import webdataset as wds
@@ -113,6 +195,7 @@ def many(url, n):
     return timed(lambda: a.read_many(names))
 
 
-took = {f.__name__.rstrip("_"): f for f in (ready, random_, files, epoch, tar, webdataset, each, many)}[sys.argv[1]](*sys.argv[2:])
+steps = ready, together, random_, proven, zip_, files, epoch, train, uniform, tar, mds, mosaicml, webdataset, each, many
+took = {f.__name__.rstrip("_"): f for f in steps}[sys.argv[1]](*sys.argv[2:])
 rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 print(json.dumps(took and {"Wall": took[0], "CPU": took[1], "RSS": rss}))

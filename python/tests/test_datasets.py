@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import types
 from itertools import islice
@@ -70,6 +71,11 @@ def test_samples_of_a_folder(pack):
     assert [name for name, _ in Samples(a, folder="a/b")] == ["a/b/2"]
     with pytest.raises(holdall.NotFoundError, match="'nowhere': there are no files in this folder"):
         Samples(a, folder="nowhere")
+    with pytest.raises(holdall.NotFoundError, match="no archive: there are no files"):
+        Samples([])
+    for name, value in [("folder", 5), ("decode", "json")]:
+        with pytest.raises(TypeError, match=f"{name}={value!r}"):
+            Samples(a, **{name: value})
 
 
 def test_groups(pack):
@@ -301,10 +307,46 @@ def test_states_that_do_not_go_together_are_refused(archive):
         other.load_state_dict([*states[:2], {**states[2], "order": {**states[2]["order"], "seed": 5}}])
 
 
-@pytest.mark.parametrize("wrong", [{"rank": 0}, {"world": 4}, {"rank": 1, "world": 1}, {"rank": -1, "world": 1}, {"rank": 0, "world": 0}, {"block": 0}, {"mix": 0}])
-def test_what_cannot_be_is_refused(archive, wrong):
-    with pytest.raises(ValueError):
+@pytest.mark.parametrize("wrong", [{"rank": 0}, {"world": 4}, {"rank": 1, "world": 1}, {"rank": -1, "world": 1}, {"rank": 0, "world": 0}, {"rank": 0, "world": "2"}])
+def test_ranks_that_cannot_be_are_refused(archive, wrong):
+    with pytest.raises(ValueError, match="rank|world"):
         Stream(Samples(archive), **wrong)
+
+
+@pytest.mark.parametrize("name", ["block", "mix", "batch_size", "ahead"])
+def test_numbers_that_cannot_be_are_named(archive, name):
+    for value in (-1, 1.5, "2"):
+        with pytest.raises(ValueError, match=f"{name}={value!r}: expected a whole number"):
+            Stream(Samples(archive), **{name: value})
+    with pytest.raises(holdall.NotFoundError, match="misspelt.caf"):
+        Stream("misspelt.caf", **{name: 1})
+    for state in ({}, [], {"epoch": 1}, [{}]):
+        with pytest.raises(ValueError, match="expected what state_dict"):
+            Stream(Samples(archive)).load_state_dict(state)
+
+
+@pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"])
+def test_processes_of_other_launchers_need_ranks(archive, monkeypatch, name):
+    monkeypatch.setenv(name, "8")
+    with pytest.raises(ValueError, match=f"{name}=8, but RANK and WORLD_SIZE are not in the environment"):
+        Stream(Samples(archive))
+    assert len(Stream(Samples(archive), rank=1, world=8)) == 125
+    monkeypatch.setenv(name, "1")
+    assert len(Stream(Samples(archive))) == 1000
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3, 8])
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("size", [7, 30, 125, 1000, 3000])
+def test_a_loader_has_as_many_batches_as_it_says(archive, workers, drop_last, size):
+    """With a rank whose samples are not whole batches."""
+    stream = Stream(Samples(archive), rank=1, world=3, batch_size=size, block=10)
+    loader = DataLoader(stream, size, num_workers=workers, drop_last=drop_last, collate_fn=len)
+    got = list(loader)
+    assert len(got) == len(loader) == (333 // size if drop_last else -(-333 // size))
+    assert sum(got) == (333 // size * size if drop_last else 333)
+    state = stream.state_after(1, size, workers, drop_last)
+    assert left(state) == 333 - sum(got[:1])
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -468,11 +510,16 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("start", STARTS)
 def test_killed_and_resumed_no_sample_is_missing_or_twice(archive, files, tmp_path, start):
     script, log, state = tmp_path / "train.py", tmp_path / "log", tmp_path / "state"
+    temporary = tempfile.TemporaryDirectory()  # of a name that is short enough for sockets
     script.write_text(TRAIN.format(path=sys.path))
     rnd, ended = random.Random(6), False
     while not ended:
         process = subprocess.Popen(
-            [sys.executable, script, archive, log, state, start], stdout=subprocess.PIPE, text=True, start_new_session=True
+            [sys.executable, script, archive, log, state, start],
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "TMPDIR": temporary.name},
         )
         for line in islice(process.stdout, rnd.randint(15, 30)):
             ended = line == "end\n"
@@ -488,6 +535,8 @@ def test_killed_and_resumed_no_sample_is_missing_or_twice(archive, files, tmp_pa
         log.write_text("".join(name + "\n" for name in kept))
     got = log.read_text().split()
     assert len(got) == 1000 and set(got) == set(files)
+    assert not any(found for _, _, files in os.walk(temporary.name) for found in files if "holdall" in found)
+    temporary.cleanup()
 
 
 def test_what_is_pickled_is_short(archive):

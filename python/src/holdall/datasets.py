@@ -14,21 +14,20 @@ decode.
 from __future__ import annotations
 
 import os
-import struct
 import sys
 from array import array
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import accumulate, chain, islice
-from mmap import mmap
-from tempfile import mkstemp
+from multiprocessing.context import get_spawning_popen
+from multiprocessing.sharedctypes import RawArray
+from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import finalize
 
 from . import open as _open
 from .archive import Archive
@@ -48,6 +47,7 @@ __all__ = ["Sampler", "Samples", "Stream"]
 # A block of samples has about this many bytes, and at most this many samples.
 BLOCK_BYTES = 4 << 20
 MOST_IN_BLOCK = 4096
+AT_ONCE = 8  # blocks that are read ahead
 
 
 class Samples:
@@ -69,6 +69,8 @@ class Samples:
         grouped: bool = False,
         decode: Callable[[Any], Any] | None = None,
     ) -> None:
+        if not isinstance(folder, str) or decode is not None and not callable(decode):
+            raise TypeError(f"folder={folder!r}, decode={decode!r}: expected the name of a folder, and a function")
         self.archive = archive if isinstance(archive, Archive) else _open(archive)
         self.folder, self.grouped, self.decode = folder.strip("/"), grouped, decode
         self._find()
@@ -77,8 +79,8 @@ class Samples:
         """Find the files, or the first file of each group."""
         self._runs = self.archive.ranges(self.folder)
         self._ends = list(accumulate(map(len, self._runs)))
-        if self.folder and not self._ends[-1]:
-            raise NotFoundError(self.archive.address, "there are no files in this folder", self.folder)
+        if not any(self._ends):
+            raise NotFoundError(self.archive.address, "there are no files" + " in this folder" * bool(self.folder), self.folder or None)
         self._stored: Sequence[int] | None = None
         self._firsts: array[int] | None = None
         if self.grouped:
@@ -97,7 +99,7 @@ class Samples:
                 last = key if kind else ""
 
     def __len__(self) -> int:
-        return (self._ends[-1] if self._ends else 0) if self._firsts is None else len(self._firsts)
+        return self._ends[-1] if self._firsts is None else len(self._firsts)
 
     def __repr__(self) -> str:
         folder = f", folder={self.folder!r}" if self.folder else ""
@@ -129,7 +131,7 @@ class Samples:
     def files(self, number: int) -> list[int]:
         """Return the numbers of a sample's files in the archive."""
         count = len(self)
-        if not -count <= number < count:
+        if not -count <= index(number) < count:
             raise IndexError(f"sample {number} of {count}")
         number %= count
         if self._firsts is None:
@@ -238,6 +240,8 @@ class _Pass:
 class _Ordered:
     """What a stream and a sampler share: an order of samples, a rank's part of it, and a position in that part."""
 
+    _batch = 1  # samples that one worker gives
+
     def __init__(
         self,
         samples: Any,
@@ -258,8 +262,10 @@ class _Ordered:
             rank, world = _rank()
         elif rank is None or world is None:
             raise ValueError(f"rank {rank}, world {world}: expected both, or neither to take them from the environment")
-        if not 0 <= rank < world or block < 1 or mix < 1:
-            raise ValueError(f"rank {rank} of {world}, blocks of {block} samples, {mix} mixed: these cannot be")
+        _check(0, rank=rank)
+        _check(1, world=world, block=block, mix=mix)
+        if rank >= world:
+            raise ValueError(f"rank={rank}, world={world}: expected a rank below {world}")
         self.samples = samples
         samples.stored()  # before workers are forked, so that they need not do it
         self._order = Order(len(samples), block, mix, seed, 0, shuffle, exact)
@@ -294,6 +300,8 @@ class _Ordered:
         of ranks may change too.
         """
         states = [state] if isinstance(state, dict) else list(state)
+        if not states or not all(isinstance(state, dict) and {"order", "epoch", "left"} <= state.keys() for state in states):
+            raise ValueError("expected what state_dict or state_after has returned, or a list of that")
         mine = self._settings()
         for key in mine.keys() - {"rank", "world"}:
             for theirs in (state["order"].get(key) for state in states):
@@ -331,13 +339,16 @@ class _Ordered:
 
     def _part(self, count: int, rank: int, world: int) -> range:
         """Return a rank's part of that many samples."""
-        return part_of(range(count - count % world if self._even else count), rank, world)
+        return part_of(range(count), rank, world)[: count // world if self._even else None]
 
     def _fresh(self, rank: int, world: int, workers: int) -> _Left:
-        """Return what each worker of a rank has at the start of an epoch."""
-        places = self._part(self._order.count, rank, world)
-        parts = (part_of(places, worker, workers) for worker in range(workers))
-        return [[_Piece(part.start, part.stop, 0, len(part))] for part in parts]
+        """Return what each worker of a rank has at the start of an epoch. The last one mixes a sample that is left out,
+        so that it is any of them.
+        """
+        count = self._order.count
+        more = len(part_of(range(count), rank, world)) - len(part := self._part(count, rank, world))
+        parts = [part_of(part, worker, workers, self._batch) for worker in range(workers)]
+        return [[_Piece(p.start, p.stop + (more if p is parts[-1] else 0), 0, len(p))] for p in parts]
 
     def _workers(self, workers: int) -> _Left:
         """Return what each worker has in the next pass."""
@@ -347,7 +358,7 @@ class _Ordered:
         if len(left) == workers:
             return left
         pieces = _together(left)
-        return [_cut(pieces, part_of(range(_count(pieces)), worker, workers)) for worker in range(workers)]
+        return [_cut(pieces, part_of(range(_count(pieces)), worker, workers, self._batch)) for worker in range(workers)]
 
     def _begin(self, worker: int, workers: int, seed: int | None) -> _Pass:
         epoch, first = self._passes.begin(seed)
@@ -360,13 +371,12 @@ class _Ordered:
         return self._pass
 
     def _windows(self, p: _Pass) -> Iterator[list[int]]:
-        """Yield the samples of a pass, in groups that are worth reading at once."""
-        stored = self.samples.stored()
+        """Yield the samples of a pass by their places in stored order, in groups that are worth reading at once."""
         order = replace(self._order, epoch=p.epoch)
         for piece in p.pieces:
             left = piece.stop - piece.start
             for window in order.windows(range(piece.first, piece.last), piece.start):
-                yield [stored[number] for number in window[:left]]
+                yield window[:left]
                 left -= len(window)
                 if left <= 0:
                     break
@@ -375,47 +385,34 @@ class _Ordered:
 class _Passes:
     """Counts the passes over a stream since its epoch was set.
 
-    All processes that have the stream share the count, also those that are forked or get it by pickle. So the workers of
-    each epoch know which one it is, and those that live on learn of an epoch that is set. Each loader gives all its
+    All processes that multiprocessing starts with the stream share the count, in memory that has no name. So the workers
+    of each epoch know which one it is, and those that live on learn of an epoch that is set. Each loader gives all its
     workers one random number, the seed: those with the same seed are in the same pass.
 
     In memory are the epoch, and the number and the key of the last two passes, each with their sum. The first worker
     that begins a pass writes it. Several may do that at once, because they write the same.
     """
 
-    _LEN = 56
-
     def __init__(self) -> None:
-        self._shared: Any = mmap(-1, self._LEN)  # forked processes have the same memory
-        self._path = ""
+        self.__setstate__([0] * 7)
+
+    def __getstate__(self) -> Any:
+        return self._shared if get_spawning_popen() else self._shared[:]
+
+    def __setstate__(self, state: Any) -> None:
         self._mine: dict[int, int] = {}  # how often each seed was seen here
-
-    def __getstate__(self) -> str:
-        if not self._path:
-            try:
-                fd, self._path = mkstemp(prefix="holdall-epochs-")
-            except OSError:
-                return ""
-            try:
-                os.write(fd, self._shared[:])
-                self._shared = mmap(fd, self._LEN)
-            finally:
-                os.close(fd)
-            finalize(self, _remove, self._path, os.getpid())
-        return self._path
-
-    def __setstate__(self, path: str) -> None:
-        self.__init__()  # type: ignore[misc]
-        with suppress(OSError), open(path, "r+b") as f:  # on another machine there is none
-            self._shared, self._path = mmap(f.fileno(), self._LEN), path
+        self._shared = state
+        if isinstance(state, list):
+            with suppress(OSError):  # where there is no place for it, there are no workers either
+                self._shared = RawArray("q", state)
 
     def set(self, epoch: int) -> None:
         """Set the epoch of the next pass."""
-        self._shared[:] = struct.pack("<7q", epoch, *[0] * 6)
+        self._shared[:] = [epoch, *[0] * 6]
 
     def _last(self) -> tuple[int, int, int]:
         """Return the epoch that was set, and the number and the key of the last pass."""
-        epoch, *n = struct.unpack("<7q", self._shared[:])
+        epoch, *n = self._shared[:]
         return epoch, *max((n[i], n[i + 1]) if n[i] + n[i + 1] == n[i + 2] else (0, 0) for i in (0, 3))
 
     def begin(self, seed: int | None) -> tuple[int, bool]:
@@ -426,8 +423,8 @@ class _Passes:
         epoch, number, last = self._last()
         if key != last:
             number += 1
-            at = 8 + 24 * (number % 2)
-            self._shared[at : at + 24] = struct.pack("<3q", number, key, number + key)
+            at = 1 + 3 * (number % 2)
+            self._shared[at : at + 3] = [number, key, number + key]
         return epoch + number - 1, number == 1
 
     def begun(self) -> int:
@@ -440,21 +437,14 @@ class _Passes:
         return epoch + number
 
 
-def _remove(path: str, pid: int) -> None:
-    if os.getpid() == pid:
-        with suppress(OSError):
-            os.unlink(path)
-
-
 class Sampler(_Ordered):
     """The order of a :class:`Stream`, as numbers, for loaders that use a sampler. It has the arguments of a stream."""
 
     def __iter__(self) -> Iterator[int]:
-        p = self._begin(0, 1, None)
-        for numbers in self._windows(p):
-            for number in numbers:
-                p.taken += 1
-                yield number
+        p, stored = self._begin(0, 1, None), self.samples.stored()
+        for place in chain.from_iterable(self._windows(p)):
+            p.taken += 1
+            yield stored[place]
         p.ended = True
 
     def state_after(self, samples: int) -> dict[str, Any]:
@@ -478,13 +468,14 @@ class Stream(_Ordered, _Iterable):
         block         number of samples that stay together, by default about 4 MiB
         mix           number of blocks that are mixed with each other; that many are in memory at once
         ahead         how often that is read ahead, by threads; by default 2 if the archive is on a server, else 0
+        batch_size    that of the DataLoader: workers share whole batches, so that len(loader) is true
     """
 
-    def __init__(self, samples: Any, *, ahead: int | None = None, **how: Any) -> None:
+    def __init__(self, samples: Any, *, ahead: int | None = None, batch_size: int = 1, **how: Any) -> None:
         super().__init__(samples, **how)
-        if ahead is None:
-            ahead = 0 if self.samples.archive.near else 2
-        self._ahead = ahead
+        self._batch, self._ahead = batch_size, (0 if self.samples.archive.near else 2) if ahead is None else ahead
+        _check(1, batch_size=batch_size)
+        _check(0, ahead=self._ahead)
 
     def __iter__(self) -> Iterator[Any]:
         p = self._begin(*_worker())
@@ -496,18 +487,30 @@ class Stream(_Ordered, _Iterable):
         p.ended = True
 
     def _read(self, windows: Iterator[list[int]]) -> Iterator[list[Any]]:
-        """Read windows, and some before they are wanted."""
-        read = self.samples.read
+        """Read windows, and some before they are wanted: by neighbours, so that always some are on their way while others
+        are compared.
+        """
+        stored, size = self.samples.stored(), self._order.block
+
+        def read(places: list[int]) -> list[Any]:
+            samples: list[Any] = self.samples.read([stored[place] for place in places])
+            return samples
+
+        def begin(window: list[int]) -> tuple[list[int], list[int], list[Future[list[Any]]]]:
+            places = sorted(window)
+            return window, places, [pool.submit(read, places[i : i + size]) for i in range(0, len(places), size)]
+
         if not self._ahead:
             yield from map(read, windows)
             return
-        pool = ThreadPoolExecutor(self._ahead, "holdall-ahead")
+        pool = ThreadPoolExecutor(AT_ONCE, "holdall-ahead")
         try:
-            coming = deque(pool.submit(read, window) for window in islice(windows, self._ahead))
+            coming = deque(map(begin, islice(windows, self._ahead)))
             while coming:
-                samples = coming.popleft().result()
-                coming.extend(pool.submit(read, window) for window in islice(windows, 1))
-                yield samples
+                window, places, reads = coming.popleft()
+                coming.extend(map(begin, islice(windows, 1)))
+                found = dict(zip(places, chain.from_iterable(some.result() for some in reads)))
+                yield list(map(found.pop, window))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -517,6 +520,7 @@ class Stream(_Ordered, _Iterable):
         Only the workers know what they have read. But batches come from the workers in turn, so the number of samples
         of each worker is known here.
         """
+        workers = workers or 1
         pieces = [pieces or [] for pieces in self._workers(workers)]
         taken, left = [0] * workers, list(map(_count, pieces))
         smallest = batch_size if drop_last else 1
@@ -528,6 +532,12 @@ class Stream(_Ordered, _Iterable):
         return self._state(self._passes.next() - min(self._passes.begun(), 1), [_cut(p, range(t, _count(p))) for p, t in zip(pieces, taken)])
 
 
+def _check(least: int, **numbers: Any) -> None:
+    for name, value in numbers.items():
+        if not hasattr(value, "__index__") or value < least:
+            raise ValueError(f"{name}={value!r}: expected a whole number from {least} on")
+
+
 def _rank() -> tuple[int, int]:
     """Return the rank of this process, and the number of ranks: from torch.distributed, or from the environment."""
     dist = sys.modules.get("torch.distributed")
@@ -535,6 +545,9 @@ def _rank() -> tuple[int, int]:
         return dist.get_rank(), dist.get_world_size()
     rank, world = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
     if rank is None and world is None:
+        for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"):
+            if (several := os.environ.get(name, "1")) != "1":
+                raise ValueError(f"{name}={several}, but RANK and WORLD_SIZE are not in the environment: set them, or pass rank= and world=; rank=0, world=1 reads everything")
         return 0, 1
     if not (rank and world and rank.isdecimal() and world.isdecimal() and int(rank) < int(world)):
         raise ValueError(f"RANK={rank} and WORLD_SIZE={world} in the environment: expected a rank below the world size; rank=0, world=1 reads everything")

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from glob import glob, has_magic
-from io import BufferedReader
 from itertools import accumulate
 from typing import Any
 
@@ -52,6 +51,16 @@ def _far(pattern: str) -> list[str]:
         return [fs.unstrip_protocol(name) for name in fs.glob(path)]
     except Exception as err:  # each filesystem has its own errors
         raise HoldallError(pattern, str(err)) from err
+
+
+def _there(name: str) -> Any:
+    """Return a method that calls that of the archive in which a file is."""
+
+    def method(self: Many, which: str | int, *args: Any, **more: Any) -> Any:
+        i, there = self._at(which)
+        return getattr(self.archive(i), name)(there, *args, **more)
+
+    return method
 
 
 class Many(Archive):
@@ -143,26 +152,12 @@ class Many(Archive):
     def __contains__(self, name: object) -> bool:
         return any(name in a for a in self._each())
 
-    def __getitem__(self, which: str | int) -> Content:
-        i, there = self._at(which)
-        return self.archive(i)[there]
-
-    def name(self, which: str | int) -> str:
-        i, there = self._at(which)
-        return self.archive(i).name(there)
-
-    def size(self, which: str | int) -> int:
-        i, there = self._at(which)
-        return self.archive(i).size(there)
+    __getitem__, name, size, read, open = map(_there, ("__getitem__", "name", "size", "read", "open"))
 
     def info(self, which: str | int) -> Info:
         i, there = self._at(which)
         found = self.archive(i).info(there)
         return found._replace(number=self.first(i) + found.number if found.number >= 0 else -1)
-
-    def read(self, which: str | int, start: int = 0, end: int | None = None) -> Content:
-        i, there = self._at(which)
-        return self.archive(i).read(there, start, end)
 
     def read_many(self, which: Iterable[str | int]) -> list[Content]:
         wanted: dict[int, list[tuple[int, str | int]]] = {}
@@ -175,10 +170,6 @@ class Many(Archive):
             for (at, _), content in zip(some, self.archive(i).read_many(there for _, there in some), strict=True):
                 contents[at] = content
         return contents
-
-    def open(self, which: str | int) -> BufferedReader:
-        i, there = self._at(which)
-        return self.archive(i).open(there)
 
     def folders(self) -> Any:
         raise UnsupportedError(self.address, "folders of several archives; each of `archives` has its own")

@@ -13,7 +13,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, MutableSequence, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import lru_cache
+from itertools import chain, islice
 from random import Random
 from typing import Any
 
@@ -22,10 +23,10 @@ __all__ = ["Order", "part_of"]
 MOST_LISTED = 1 << 20  # numbers of an exact order that are in memory; of more, each is computed
 
 
-def part_of(whole: range, part: int, parts: int) -> range:
-    """Return one of several parts of a range. Their lengths differ by at most one."""
-    n = len(whole)
-    return whole[n * part // parts : n * (part + 1) // parts]
+def part_of(whole: range, part: int, parts: int, unit: int = 1) -> range:
+    """Return one of several parts of a range. They consist of units, and their lengths differ by at most one of them."""
+    n = -(-len(whole) // unit)
+    return whole[n * part // parts * unit : n * (part + 1) // parts * unit]
 
 
 @dataclass(frozen=True)
@@ -65,17 +66,19 @@ class Order:
         if skip >= sum(map(len, runs)):
             return
         numbers = list(chain.from_iterable(runs))
-        _shuffle(numbers, self._random(f"window {start}"))
+        _shuffle(numbers, Random(self._key(f"window {start}")))
         yield numbers[skip:]
 
     def _runs(self, places: range) -> Iterator[range]:
         """Return what these positions contain of each block."""
-        blocks = array("Q", range(-(-self.count // self.block)))
-        _shuffle(blocks, self._random("blocks"))
-        at = 0
-        for number in blocks:
+        n, first = -(-self.count // self.block), places.start // self.block
+        blocks = _shuffled(n, self._key("blocks"))
+        at = first * self.block - (-self.count % self.block if n - 1 in blocks[:first] else 0)
+        for number in islice(blocks, first, None):
+            if at >= places.stop:
+                return
             block = range(number * self.block, min((number + 1) * self.block, self.count))
-            run = block[max(0, places.start - at) : max(0, places.stop - at)]
+            run = block[max(0, places.start - at) : places.stop - at]
             if run:
                 yield run
             at += len(block)
@@ -84,13 +87,11 @@ class Order:
         if not self.shuffle:
             return range(self.count)
         if self.count > MOST_LISTED:
-            return _Permutation(self.count, self._random("exact"))
-        numbers = array("Q", range(self.count))
-        _shuffle(numbers, self._random("exact"))
-        return numbers
+            return _Permutation(self.count, Random(self._key("exact")))
+        return _shuffled(self.count, self._key("exact"))
 
-    def _random(self, what: str) -> Random:
-        return Random(f"holdall {self.seed} {self.epoch} {what}")
+    def _key(self, what: str) -> str:
+        return f"holdall {self.seed} {self.epoch} {what}"
 
 
 class _Permutation(Sequence[int]):
@@ -120,6 +121,14 @@ class _Permutation(Sequence[int]):
             at = left << half | right
             if at < self._count:
                 return at
+
+
+@lru_cache(2)
+def _shuffled(count: int, key: str) -> array[int]:
+    """Return the numbers from 0 to count in an order. The last ones are kept, for who resumes in many places of it."""
+    numbers = array("Q", range(count))
+    _shuffle(numbers, Random(key))
+    return numbers
 
 
 def _shuffle(x: MutableSequence[int], random: Random) -> None:

@@ -435,10 +435,12 @@ class Table(Rows):
         block, i = self._block(row)
         return block.names[i]
 
-    def _all(self) -> Iterator[Block]:
-        """Return all blocks. They are not kept."""
+    def _all(self, mixed: bool = False) -> Iterator[Block]:
+        """Return all blocks, or those of pages that may have other rows than files. They are not kept."""
         for k in range(len(self._refs)):
             page = self._pages.get(k) or self._parsed(k)
+            if mixed and all(h.file for h in page.hows):
+                continue
             for j in range(len(page.ends) - 1):
                 yield self._blocks.get(k << 5 | j) or self._decode(page, j)
 
@@ -458,8 +460,9 @@ class Table(Rows):
         """Return the rows of all files, by number."""
         if self.numbers is None:
             numbers = array("I")
-            for block in self._all():
-                numbers.extend(block.start + i for i, h in enumerate(block.hows) if h.file)
+            others = [block.start + i for block in self._all(True) for i, h in enumerate(block.hows) if not h.file]
+            for before, row in zip([-1, *others], [*others, self.rows], strict=True):
+                numbers.extend(range(before + 1, row))
             if len(numbers) != self.files:
                 raise self._bad(f"it has {len(numbers)} files, expected {self.files}")
             self.numbers = numbers

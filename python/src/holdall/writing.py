@@ -153,20 +153,17 @@ class Writer:
             key = name.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
             self._refuse(name, "it is not text")
-        if key in (b"", b"."):
-            self._refuse(name, "it is empty")
-        if b"\0" in key:
-            self._refuse(name, "it contains a NUL byte")
-        if b".." in key.replace(b"\\", b"/").split(b"/"):
-            self._refuse(name, "it contains ..")
-        if key[:1] == b"/":
-            self._refuse(name, "it is absolute")
-        if not is_path(key):
-            self._refuse(name, "it has empty or . elements")
-        if key.count(b"/") >= MAX_FOLDERS:
-            self._refuse(name, f"in more than {MAX_FOLDERS} folders, which no file system allows")
-        if name in self._names:
-            self._refuse(name, "the archive already has a file with this name")
+        for wrong, why in (
+            (key in (b"", b"."), "it is empty"),
+            (b"\0" in key, "it contains a NUL byte"),
+            (b".." in key.replace(b"\\", b"/").split(b"/"), "it contains .."),
+            (key[:1] == b"/", "it is absolute"),
+            (not is_path(key), "it has empty or . elements"),
+            (key.count(b"/") >= MAX_FOLDERS, f"in more than {MAX_FOLDERS} folders, which no file system allows"),
+            (name in self._names, "the archive already has a file with this name"),
+        ):
+            if wrong:
+                self._refuse(name, why)
         return key
 
     def _refuse(self, name: str, why: str) -> NoReturn:

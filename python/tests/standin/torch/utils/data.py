@@ -69,6 +69,11 @@ class DataLoader:
             if not self.persistent:
                 pool.stop()
 
+    def __len__(self):
+        if not self.iterable:
+            return sum(1 for _ in self._asked())
+        return len(self.dataset) // self.batch_size if self.drop_last else -(-len(self.dataset) // self.batch_size)
+
     def _asked(self):
         if self.iterable:
             return itertools.repeat(None)
