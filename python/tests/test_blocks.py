@@ -253,8 +253,7 @@ def test_a_forked_process_has_locks_of_its_own(tmp_path):
     pid = os.fork()
     if not pid:
         mine = blocks.Cache(str(tmp_path), 0).files()
-        alone = mine is not files and not os.path.exists(f"/proc/self/fd/{files.table}") or mine.table != files.table or True
-        answers.send((alone, mine.hold(key, False)[0] is None))
+        answers.send((mine is not files, mine.hold(key, False)[0] is None))
         answers.recv()  # the parent has released it
         again, waited = mine.hold(key, False)
         answers.send((again is not None, waited))
@@ -319,7 +318,7 @@ def test_killed_processes_leave_nothing_wrong(server, archive, holdall_command, 
             wait = lambda: p.communicate() == (whole, b"") and -signal.SIGKILL or p.returncode
         with lock:
             running[turn] = p.kill
-        if (code := wait()) != -signal.SIGKILL:
+        if (code := wait()) not in (-signal.SIGKILL, 255):  # 255: it was killed so early that nobody knows how
             wrong.append((turn, code))
         with lock:
             running.pop(turn, None)
