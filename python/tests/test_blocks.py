@@ -144,9 +144,7 @@ def test_vectors(tmp_path):
     assert table[: blocks.RECORD].hex() == v["header"]
     os.pwrite(files.table, table, 0)
     for b in v["blocks"]:
-        obj = objects.Far()
-        obj.size = b["size"]
-        key, begin, end = blocks.Blocks(blocks.Cache(str(folder), 0), obj, b["version"], b["identity"]).block(b["block"])
+        key, begin, end = blocks.Blocks(blocks.Cache(str(folder), 0), b["size"], b["version"], b["identity"]).block(b["block"])
         assert key.hex() == b["key"] and blocks.lock_of(key) == b["lock"] and files.head().places(key) == b["buckets"]
         data = bytes((i * 31 >> 3) & 255 for i in range(begin, end))
         files.write(key, data)
@@ -259,13 +257,15 @@ def test_a_forked_process_has_locks_of_its_own(tmp_path):
         answers.send((again is not None, waited))
         answers.recv()
         os._exit(0)
-    assert asks.recv() == (True, True)
-    release()
-    asks.send(None)
-    assert asks.recv() == (True, False)
-    assert files.hold(key, False) == (None, False)  # the child holds it
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    try:
+        assert asks.recv() == (True, True)
+        release()
+        asks.send(None)
+        assert asks.recv() == (True, False)
+        assert files.hold(key, False)[0] is None  # the child holds it
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
     assert files.hold(key, False)[0] is not None
 
 
@@ -289,6 +289,22 @@ def test_the_second_epoch_takes_no_request(server, archive, tmp_path, monkeypatc
     loader = DataLoader(stream, batch_size=8, num_workers=3, collate_fn=list, multiprocessing_context="spawn")
     assert sorted(s for batch in loader for s in batch) == sorted(FILES.items())
     assert all(path != "/x.caf" or wanted == "bytes=-65536" for _, path, wanted in server.requests())
+
+
+def test_an_index_on_the_disk_is_not_in_memory_too(server, pack, holdall_command, tmp_path):
+    files = {f"{i % 50:02d}/{i:05d}.bin": b"%d" % i for i in range(10_000)}
+    server.objects["/x.caf"] = pack(files, "many.caf").read_bytes()
+    out = tmp_path / "far.holdall"
+    subprocess.run([holdall_command, "index", "-q", server.address + "/x.caf", "-o", str(out)], check=True)
+    server.objects["/x.caf.holdall"] = out.read_bytes()
+    for epoch in range(2):
+        server.requests()
+        a = holdall.open(server.address + "/x.caf", cache=tmp_path / "cache")
+        assert a.index and not a._rows._fetched and a["07/00007.bin"] == b"7"
+        assert a.read_many(files) == list(files.values()) and list(a) == sorted(files, key=lambda n: n.encode())
+        asked = [path for _, path, _ in server.requests()]
+        assert epoch == 0 or sorted(asked) == ["/x.caf", "/x.caf.holdall"]
+        assert not a._rows._fetched
 
 
 # Damage and kills
@@ -494,5 +510,5 @@ def test_tables_of_any_bytes():
             h = blocks.Head(bytes(raw[: rng.choice((len(raw), rng.randrange(len(raw) + 1)))]))
         except OSError:
             continue
-        s = h.slot(h.seal(rng.randbytes(40) + (h.current).to_bytes(4, "little") + rng.randbytes(16)))
-        assert s is None or s.offset + s.length <= h.segment
+        s = h.slot(blocks.seal(rng.randbytes(40) + h.current.to_bytes(4, "little") + rng.randbytes(16), h.seed))
+        assert s is None or s[1] + s[3] <= h.segment

@@ -15,12 +15,12 @@ import sys
 import threading
 import time
 import warnings
-import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
 from zlib import crc32
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 MAGIC, EDITION = b"HOLDBLK\n", 1
 BLOCK = 256 << 10  # bytes of an object in one block
@@ -42,21 +45,11 @@ AT_ONCE = 16  # requests
 TO_WRITE, TO_FETCH = 2.0, 30.0
 
 _HEADER, _STATE, _SLOT = struct.Struct("<8s4I2Q16s4x"), struct.Struct("<I4xQ44x"), struct.Struct("<32sQ3I8x")
-_SEGMENT = re.compile("segment-([0-9a-f]{8})")
+Slot = tuple[bytes, int, int, int, int]  # key, offset, segment, length, CRC-32 of the checksums
 
 
 class _DamagedTable(OSError):
     pass
-
-
-class Slot(NamedTuple):
-    """Where a block is."""
-
-    key: bytes
-    offset: int
-    segment: int
-    length: int
-    crc: int  # of the checksums of its pieces
 
 
 class Head:
@@ -64,26 +57,18 @@ class Head:
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
-        raw = raw.ljust(SLOTS_AT, b"\0")
-        magic, *kind, self.buckets, self.segments, self.segment, self.limit, id_ = _HEADER.unpack(raw[:60])
-        if not any(raw):
-            raise _DamagedTable("its maker was killed")
-        if magic != MAGIC or kind != [EDITION, BLOCK]:
+        magic, *kind, self.buckets, self.segments, self.segment, self.limit, id_ = _HEADER.unpack(raw.ljust(RECORD, b"\0")[:60])
+        self.size, self.seed = SLOTS_AT + BUCKET * self.buckets, crc32(id_)
+        if any(raw) and (magic != MAGIC or kind != [EDITION, BLOCK]):
             raise OSError(f"expected a table of cached blocks of edition {EDITION}, found another file: choose another folder")
-        self.seed = crc32(id_)
-        self.size = SLOTS_AT + BUCKET * self.buckets
         fits = self.buckets > 0 and self.segments > 1 and self.segment >= 2 * BLOCK and self.limit <= MOST
-        if not fits or self.size + self.segment * self.segments > self.limit or len(self.raw) < SLOTS_AT or not self._sealed(raw[:RECORD]):
-            raise _DamagedTable("its header is not what was written")
+        if len(raw) < SLOTS_AT or not fits or self.size + self.segment * self.segments > self.limit or not self._sealed(raw[:RECORD]):
+            raise _DamagedTable("its table is damaged")
         self.current, self.next = _STATE.unpack(raw[RECORD:-4])
         self.sound = self._sealed(raw[RECORD:]) and self.segments <= self.current < 0xFFFFFFFF and self.next <= self.segment
 
     def _sealed(self, record: bytes) -> bool:
         return crc32(record[:-4], self.seed) == int.from_bytes(record[-4:], "little")
-
-    def seal(self, record: bytes) -> bytes:
-        """End a record with its checksum, which depends on the table that it is in."""
-        return record + crc32(record, self.seed).to_bytes(4, "little")
 
     def live(self, segment: int) -> bool:
         """Return whether a segment is one of those that are kept."""
@@ -95,22 +80,31 @@ class Head:
 
     def slot(self, record: bytes) -> Slot | None:
         """Parse a slot. None is empty or damaged, or its segment was removed."""
-        s = Slot(*_SLOT.unpack(record[:60]))
-        fits = s.length <= BLOCK and s.offset + s.length + sums_len(s.length) <= self.segment
-        return s if fits and self._sealed(record) and self.live(s.segment) else None
+        slot: Slot = _SLOT.unpack(record[:60])
+        _, offset, segment, length, _ = slot
+        fits = length <= BLOCK and offset + length + sums_len(length) <= self.segment
+        return slot if fits and self._sealed(record) and self.live(segment) else None
 
     def choose(self, key: bytes, buckets: list[bytes]) -> tuple[int, int]:
         """Return where a slot is written: over that of its key, else in the emptier bucket, else over the oldest."""
-        slots = [[self.slot(b[o : o + RECORD]) for o in range(0, BUCKET, RECORD)] for b in buckets]
-        full = [(s.segment, s.offset, i, o) for i, some in enumerate(slots) for o, s in enumerate(some) if s]
-        for i, some in enumerate(slots):
-            for o, s in enumerate(some):
-                if s and s.key == key:
-                    return i, o * RECORD
-        i = int(slots[1].count(None) > slots[0].count(None))
-        if None in slots[i]:
-            return i, RECORD * (len(slots[i]) - 1 - slots[i][::-1].index(None))
-        return min(full)[2], RECORD * min(full)[3]
+        free: list[list[int]] = [[], []]
+        full = []
+        for i, bucket in enumerate(buckets):
+            for at in range(0, BUCKET, RECORD):
+                slot = self.slot(bucket[at : at + RECORD])
+                if slot is None:
+                    free[i].append(at)
+                elif slot[0] == key:
+                    return i, at
+                else:
+                    full.append((slot[2], slot[1], i, at))
+        i = int(len(free[1]) > len(free[0]))
+        return (i, free[i][-1]) if free[i] else min(full)[2:]
+
+
+def seal(record: bytes, seed: int) -> bytes:
+    """End a record with its checksum, which depends on the table that it is in."""
+    return record + crc32(record, seed).to_bytes(4, "little")
 
 
 def new_table(limit: int, id_: bytes) -> bytes:
@@ -121,7 +115,7 @@ def new_table(limit: int, id_: bytes) -> bytes:
     header = _HEADER.pack(MAGIC, EDITION, BLOCK, buckets, segments, left // segments, limit, id_)
     # Segments of an earlier table had other numbers.
     state = _STATE.pack(int.from_bytes(id_[:4], "little") // 4 + segments, 0)
-    return b"".join(r + crc32(r, crc32(id_)).to_bytes(4, "little") for r in (header, state))
+    return seal(header, crc32(id_)) + seal(state, crc32(id_))
 
 
 def sums_len(length: int) -> int:
@@ -130,24 +124,13 @@ def sums_len(length: int) -> int:
 
 def sums_of(data: bytes) -> bytes:
     """Return the checksums of the pieces of a block."""
-    if len(data) <= PIECE:
-        return crc32(data).to_bytes(4, "little") if data else b""
     view = memoryview(data)
-    return b"".join(crc32(view[at : at + PIECE]).to_bytes(4, "little") for at in range(0, len(data), PIECE))
+    return b"".join([crc32(view[at : at + PIECE]).to_bytes(4, "little") for at in range(0, len(data), PIECE)])
 
 
 def lock_of(key: bytes) -> int:
     """Return the byte of the lock file that is locked while a block is fetched."""
     return int.from_bytes(key[:8], "little") // 4 + 1
-
-
-def _open_regular(path: str, how: int = os.O_RDWR | os.O_CREAT) -> int:
-    """Open or make a file. Others may have put something else in its place."""
-    fd = os.open(path, how | os.O_NONBLOCK, 0o600)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise OSError(f"{path}: expected a regular file")
-    return fd
 
 
 def _lock(fd: int, at: int, kind: int) -> bool:
@@ -162,21 +145,40 @@ def _lock(fd: int, at: int, kind: int) -> bool:
     return True
 
 
+def _open_regular(path: str) -> int:
+    """Open or make a file. Others may have put something else in its place."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o600)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(f"{path}: expected a regular file")
+    return fd
+
+
+def _write(fd: int, data: bytes, at: int) -> None:
+    if os.pwrite(fd, data, at) != len(data):
+        raise OSError("the disk is full")
+
+
 class Files:
     """The open files of a cache. A process has them once, and a forked one opens its own."""
 
+    table = lock = -1
+
     def __init__(self, folder: str) -> None:
-        self.folder = folder
-        self.table = _open_regular(os.path.join(folder, "blocks.table"))
-        _fds.add(self.table)
-        weakref.finalize(self, _close, self.table).atexit = False
-        self.lock = _open_regular(os.path.join(folder, "blocks.lock"))
-        _fds.add(self.lock)
-        weakref.finalize(self, _close, self.lock).atexit = False
-        self.limit = 0  # as the header said last
+        self.folder, self.limit = folder, 0  # the limit is what the header said last
         self._head: Head | None = None
         self._writing = threading.Lock()  # held with the lock of the table
         self._fetched: dict[int, threading.Event] = {}  # blocks that this process fetches, by their locks
+        _all.add(self)
+        self.table, self.lock = (_open_regular(os.path.join(folder, name)) for name in ("blocks.table", "blocks.lock"))
+
+    def close(self) -> None:
+        fds, self.table, self.lock = (self.table, self.lock), -1, -1
+        for fd in fds:
+            if fd >= 0:
+                os.close(fd)
+
+    __del__ = close
 
     def present(self) -> bool:
         """Return whether the folder still has the table."""
@@ -195,19 +197,16 @@ class Files:
     def prepare(self, most: int) -> None:
         """Make the table, if there is none that can be used, and remove what killed processes left."""
         with self._changing():
-            try:
+            with suppress(_DamagedTable):
                 h = self.head()
                 self.limit = h.limit
                 if h.sound and most in (0, h.limit) and os.fstat(self.table).st_size == h.size:
                     return self._sweep(h.live)
-            except _DamagedTable:
-                pass
             self._make(most or self.limit or USUAL)
 
     def _make(self, limit: int) -> Head:
         """Empty the cache."""
-        table = new_table(limit, os.urandom(16))
-        self.limit = limit
+        table, self.limit = new_table(limit, os.urandom(16)), limit
         self._sweep(lambda segment: False)
         # Until the header is there, other processes see a damaged table.
         os.truncate(self.table, 0)
@@ -218,7 +217,7 @@ class Files:
     def _sweep(self, keep: Callable[[int], bool]) -> None:
         """Remove the segments that are not wanted."""
         for name in os.listdir(self.folder):
-            if (m := _SEGMENT.fullmatch(name)) and not keep(int(m[1], 16)):
+            if (m := re.fullmatch("segment-([0-9a-f]{8})", name)) and not keep(int(m[1], 16)):
                 self._remove(int(m[1], 16))
 
     def _segment(self, n: int) -> str:
@@ -235,7 +234,7 @@ class Files:
             for place in h.places(key):
                 bucket = os.pread(self.table, BUCKET, place)
                 at = bucket.find(key)
-                while 0 <= at <= BUCKET - RECORD and len(bucket) == BUCKET:
+                while 0 <= at and len(bucket) == BUCKET:
                     if at % RECORD == 0 and (slot := h.slot(bucket[at : at + RECORD])):
                         return slot
                     at = bucket.find(key, at + 1)
@@ -245,20 +244,21 @@ class Files:
         """Return the bytes [start, end) of a block, if they are there as they were written. Only the pieces that they
         are in are read and compared. Segments are opened for each read, so that a removed one takes no space.
         """
-        s = self.find(key)
-        if s is None or s.length != length:
+        slot = self.find(key)
+        if slot is None or slot[3] != length:
             return None
+        _, at, segment, _, crc = slot
         first, last, n = start // PIECE, (end + PIECE - 1) // PIECE, sums_len(length)
         try:
-            fd = os.open(self._segment(s.segment), os.O_RDONLY | os.O_NONBLOCK)
+            fd = os.open(self._segment(segment), os.O_RDONLY | os.O_NONBLOCK)
             try:
-                sums = os.pread(fd, n, s.offset)
-                data = os.pread(fd, min(last * PIECE, length) - first * PIECE, s.offset + n + first * PIECE)
+                sums = os.pread(fd, n, at)
+                data = os.pread(fd, min(last * PIECE, length) - first * PIECE, at + n + first * PIECE)
             finally:
                 os.close(fd)
         except OSError:
             return None
-        if crc32(sums) != s.crc or sums_of(data) != sums[4 * first : 4 * last]:
+        if crc32(sums) != crc or sums_of(data) != sums[4 * first : 4 * last]:
             return None
         return data[start - first * PIECE : end - first * PIECE]
 
@@ -275,29 +275,28 @@ class Files:
                 h = self._make(self.limit)
             if not h.sound:
                 h = self._make(self.limit)
-            sums = sums_of(data)
-            current, at = h.current, h.next
+            sums, current, at = sums_of(data), h.current, h.next
             if at + len(sums) + len(data) > h.segment:
                 current, at = current + 1, 0
                 self._remove(current - h.segments)
                 self._remove(current)
-            _write(self.table, h.seal(_STATE.pack(current, at + len(sums) + len(data))), RECORD)
+            _write(self.table, seal(_STATE.pack(current, at + len(sums) + len(data)), h.seed), RECORD)
             fd = _open_regular(self._segment(current))
             try:
                 _write(fd, sums + data, at)
             finally:
                 os.close(fd)
-            h, places = self.head(), h.places(key)
-            i, o = h.choose(key, [os.pread(self.table, BUCKET, place) for place in places])
+            places = h.places(key)
+            i, o = self.head().choose(key, [os.pread(self.table, BUCKET, place) for place in places])
             # Without its slot, a block is not found.
-            _write(self.table, h.seal(_SLOT.pack(key, at, current, len(data), crc32(sums))), places[i] + o)
+            _write(self.table, seal(_SLOT.pack(key, at, current, len(data), crc32(sums)), h.seed), places[i] + o)
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
         """Hold the lock of all that is changed."""
         with self._writing:
             if not self._await(0, TO_WRITE):
-                raise OSError(f"{self.folder}: another process keeps it locked")
+                raise OSError("another process keeps it locked")
             try:
                 yield
             finally:
@@ -306,12 +305,10 @@ class Files:
     def _await(self, at: int, patience: float) -> bool:
         """Wait for a lock, and return whether it is held."""
         pause = 0.001
-        while not _lock(self.lock, at, fcntl.F_WRLCK):
-            if patience <= 0:
-                return False
+        while not (held := _lock(self.lock, at, fcntl.F_WRLCK)) and patience > 0:
             time.sleep(pause)
             patience, pause = patience - pause, min(2 * pause, 0.032)
-        return True
+        return held
 
     def hold(self, key: bytes, wait: bool) -> tuple[Callable[[], None] | None, bool]:
         """Take the lock of a block that is to be fetched. Return what releases it, and whether another reader had it.
@@ -321,7 +318,7 @@ class Files:
         at, done, waited, held = lock_of(key), threading.Event(), False, False
         while (other := self._fetched.setdefault(at, done)) is not done:
             if not wait:
-                return None, False
+                return None, True
             waited = True
             other.wait()
 
@@ -341,27 +338,16 @@ class Files:
         except BaseException:
             release()
             raise
-        if not held and not wait:
-            release()
-            return None, False
-        return release, waited
+        if held or wait:
+            return release, waited
+        release()
+        return None, True
 
 
-def _write(fd: int, data: bytes, at: int) -> None:
-    if os.pwrite(fd, data, at) != len(data):
-        raise OSError("the disk is full")
-
-
-_fds: set[int] = set()
+_all: WeakSet[Files] = WeakSet()
 _opened: dict[str, Files] = {}
 _opening = threading.Lock()
 _warned: set[str] = set()
-
-
-def _close(fd: int) -> None:
-    if fd in _fds:
-        _fds.discard(fd)
-        os.close(fd)
 
 
 def _forked() -> None:
@@ -369,8 +355,8 @@ def _forked() -> None:
     global _opening
     _opening = threading.Lock()
     _opened.clear()
-    for fd in list(_fds):
-        _close(fd)
+    for files in list(_all):
+        files.close()
 
 
 if hasattr(os, "register_at_fork"):
@@ -381,8 +367,7 @@ class Cache:
     """A folder on a disk with blocks of objects of servers. If the size is 0, it is that of the cache that is there."""
 
     def __init__(self, folder: str, size: int) -> None:
-        self.folder, self.size = os.path.realpath(folder), size
-        self._usable = True
+        self.folder, self.size, self._usable = os.path.realpath(folder), size, True
 
     def files(self, check: bool = False) -> Files | None:
         """Return the open files, or None if they cannot be used."""
@@ -400,17 +385,16 @@ class Cache:
 
     def _open(self) -> Files:
         if fcntl is None:
-            raise OSError("this system has no locks of ranges that Python can take")
+            raise OSError("Python takes no locks of ranges on this system")
         if self.size and not LEAST <= self.size <= MOST:
             raise OSError(f"a cache of {self.size} bytes: expected at least {LEAST} and at most {MOST}")
         os.makedirs(self.folder, 0o700, exist_ok=True)  # contents of archives may be private
         files = _opened.get(self.folder)
-        if files is not None and files.present():
-            with suppress(OSError):
-                if self.size in (0, files.head().limit):
-                    return files
-        else:
+        if files is None or not files.present():
             files = Files(self.folder)
+        with suppress(OSError):
+            if files.limit and self.size in (0, files.head().limit):
+                return files
         files.prepare(self.size)
         _opened[self.folder] = files
         return files
@@ -426,18 +410,11 @@ def named(folder: Any, size: int | str | None) -> Cache | None:
 
 def _bytes(text: str) -> int:
     """Parse a size: 4096, 30GB (decimal), 64MiB (binary)."""
-    m = re.fullmatch(r"\s*([0-9.e+]+)\s*(?:([kmgt])(ib|b|)|b|)\s*", text.lower())
-    try:
-        size = float(m[1]) * (1000 if m[3] == "b" else 1024) ** (" kmgt".index(m[2] or " ")) if m else -1.0
-    except ValueError:
-        size = -1.0
+    m = re.fullmatch(r"\s*(\d+\.?\d*(?:e\d\d?)?)\s*(?:([kmgt])(ib|b|)|b|)\s*", text.lower())
+    size = float(m[1]) * (1000 if m[3] == "b" else 1024) ** (" kmgt".index(m[2] or " ")) if m else -1
     if not 0 <= size < 1 << 63:
         raise ValueError(f"a cache of {text!r}: expected a size such as 4096, 30GB or 64MiB")
     return int(size)
-
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 def at_once(do: Callable[[T], R], what: list[T]) -> list[R]:
@@ -451,9 +428,9 @@ def at_once(do: Callable[[T], R], what: list[T]) -> list[R]:
 class Blocks:
     """The blocks of a version of an object."""
 
-    def __init__(self, cache: Cache, obj: Far, version: str, identity: str) -> None:
-        self._cache, self._size = cache, obj.size
-        self._before = f"{version}\0{obj.size}\0".encode("latin-1", "surrogateescape")
+    def __init__(self, cache: Cache, size: int, version: str, identity: str) -> None:
+        self._cache, self._size = cache, size
+        self._before = f"{version}\0{size}\0".encode("latin-1", "replace")
         self._after = b"\0" + identity.encode("utf-8", "surrogateescape")
 
     def block(self, n: int) -> tuple[bytes, int, int]:
@@ -463,32 +440,52 @@ class Blocks:
 
     def read(self, obj: Far, offset: int, length: int) -> bytes:
         """Return bytes that the object has. What is missing is fetched."""
-        files, end = self._cache.files(), offset + length
+        files = self._cache.files()
+        return self._read(files, offset, offset + length, obj) or b"" if files else obj.fetch(offset, length)
+
+    def read_many(self, obj: Far, ranges: Ranges) -> list[bytes]:
+        """Return several ranges. Missing ones in blocks that touch are requested together."""
+        files = self._cache.files()
         if files is None:
-            return obj.fetch(offset, length)
+            return obj.fetch_many(ranges)
+        found = [self._read(files, offset, offset + length) for offset, length in ranges]
+        runs: list[list[int]] = []  # offset, end, and which ranges
+        for (offset, length), i in sorted((r, i) for i, r in enumerate(ranges) if found[i] is None):
+            end, run = offset + length, runs[-1] if runs else [0, 0]
+            if run[1] and offset // BLOCK <= (run[1] - 1) // BLOCK + 1 and (end - 1) // BLOCK - run[0] // BLOCK < RUN:
+                run[1] = max(run[1], end)
+                run.append(i)
+            else:
+                runs.append([offset, end, i])
+        for run, data in zip(runs, at_once(lambda run: self.read(obj, run[0], run[1] - run[0]), runs), strict=True):
+            for i in run[2:]:
+                at = ranges[i][0] - run[0]
+                found[i] = data[at : at + ranges[i][1]]
+        return [data or b"" for data in found]
+
+    def _read(self, files: Files, offset: int, end: int, obj: Far | None = None) -> bytes | None:
+        """Return the bytes [offset, end). If some are missing, they are fetched, or there is no object to do that."""
         parts = []
         while offset < end:
-            parts.append(self._part(files, obj, offset, end))
-            offset += len(parts[-1])
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def _part(self, files: Files, obj: Far, offset: int, end: int) -> bytes:
-        """Return as many of the bytes [offset, end) as one block has, or one request gets."""
-        key, begin, stop = self.block(offset // BLOCK)
-        part = (key, offset - begin, min(end, stop) - begin, stop - begin)
-        data = files.read(*part)
-        if data is not None:
-            return data
-        with ExitStack() as held:
-            release, waited = files.hold(key, True)
-            assert release is not None
-            held.callback(release)
-            data = files.read(*part)  # another reader may have fetched it
+            n = offset // BLOCK
+            key, begin, stop = self.block(n)
+            part = (key, offset - begin, min(end, stop) - begin, stop - begin)
+            data = files.read(*part)
             if data is None:
-                if waited:
-                    release()  # that reader failed, and so may this one: the others need not wait for it too
-                data = self._fetched(files, obj, offset // BLOCK, end, held)[offset - begin : end - begin]
-        return data
+                if obj is None:
+                    return None
+                with ExitStack() as held:
+                    release, waited = files.hold(key, True)
+                    assert release is not None
+                    held.callback(release)
+                    data = files.read(*part)  # another reader may have fetched it
+                    if data is None:
+                        if waited:
+                            release()  # that reader failed, and so may this one: the others need not wait for it too
+                        data = self._fetched(files, obj, n, end, held)[offset - begin : end - begin]
+            parts.append(data)
+            offset += len(data)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _fetched(self, files: Files, obj: Far, n: int, end: int, held: ExitStack) -> bytes:
         """Fetch a block, and those after it that are needed up to an offset and that nobody has or fetches. This waits
@@ -511,36 +508,3 @@ class Blocks:
             for i, key in enumerate(keys):
                 files.write(key, data[i * BLOCK : (i + 1) * BLOCK])
         return data
-
-    def read_many(self, obj: Far, ranges: Ranges) -> list[bytes]:
-        """Return several ranges. Missing ones in blocks that touch are requested together."""
-        files = self._cache.files()
-        if files is None:
-            return obj.fetch_many(ranges)
-        found = [self._kept(files, *r) for r in ranges]
-        runs: list[list[int]] = []  # offset, end, and which ranges
-        for (offset, length), i in sorted((r, i) for i, r in enumerate(ranges) if found[i] is None):
-            end = offset + length
-            if runs and offset // BLOCK <= (runs[-1][1] - 1) // BLOCK + 1 and (end - 1) // BLOCK - runs[-1][0] // BLOCK < RUN:
-                runs[-1][1] = max(runs[-1][1], end)
-                runs[-1].append(i)
-            else:
-                runs.append([offset, end, i])
-        datas = at_once(lambda run: self.read(obj, run[0], run[1] - run[0]), runs)
-        for run, data in zip(runs, datas, strict=True):
-            for i in run[2:]:
-                at = ranges[i][0] - run[0]
-                found[i] = data[at : at + ranges[i][1]]
-        return [data or b"" for data in found]
-
-    def _kept(self, files: Files, offset: int, length: int) -> bytes | None:
-        """Return a range if all its blocks are there."""
-        parts, end = [], offset + length
-        while offset < end:
-            key, begin, stop = self.block(offset // BLOCK)
-            data = files.read(key, offset - begin, min(end, stop) - begin, stop - begin)
-            if data is None:
-                return None
-            parts.append(data)
-            offset += len(data)
-        return b"".join(parts)

@@ -31,6 +31,7 @@ class Object:
     version = ""  # the store's own identifier
     mtime_ns: int | None = None
     cache: Cache | None = None  # for this object, and those that it leads to, if they are far
+    blocks: Blocks | None = None  # of this object
 
     def read(self, offset: int, length: int) -> bytes:
         """Return exactly these bytes."""
@@ -73,7 +74,6 @@ class Far(Object):
     """An object of a server. Blocks of it are kept on a disk, if there is a cache, once its ETag is known."""
 
     near = False
-    blocks: Blocks | None = None
 
     def fetch(self, offset: int, length: int) -> bytes:
         """Return exactly these bytes by a request."""
@@ -90,7 +90,7 @@ class Far(Object):
     def heard(self, etag: str, identity: str) -> None:
         """Use the cache from now on, if the ETag is strong. The identity tells the object from all others."""
         if self.cache and etag.startswith('"') and self.cache.files(check=True):
-            self.blocks = Blocks(self.cache, self, etag, identity)
+            self.blocks = Blocks(self.cache, self.size, etag, identity)
 
     def read(self, offset: int, length: int) -> bytes:
         if length == 0:

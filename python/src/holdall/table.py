@@ -207,6 +207,7 @@ class Table:
         self._blocks: dict[int, Block] = {}
         self._fetched: dict[int, bytes] = {}
         self._fetches = 0
+        self._on_disk = False  # whether all pages were read
         self._proofs: list[Ref] | None = None
         self._proof_starts: list[int] = []
         self._sums: dict[int, bytes] = {}
@@ -294,7 +295,7 @@ class Table:
             ref = self._rows_refs()[k]
             data = self._checked(ref, self._bytes(ref.offset, ref.stored)) if self.map else self._fetch(k)
             page = self._pages[k] = self._parsed(ref, data)
-            if self.map and len(self._pages) > 2 * MAX_BLOCKS:
+            if (self.map or self._obj.blocks) and len(self._pages) > 2 * MAX_BLOCKS:
                 self._pages.pop(next(iter(self._pages)), None)
         return page
 
@@ -305,6 +306,13 @@ class Table:
             refs = self._rows_refs()
             self._fetches += 1
             all_ = self._fetches > MANY or refs[-1].offset + refs[-1].stored - refs[0].offset <= MANY * FETCH // 4
+            if self._obj.blocks:  # a disk keeps them
+                if all_ and not self._on_disk:
+                    self._on_disk = True
+                    end = refs[-1].offset + refs[-1].stored
+                    for at in range(refs[0].offset, end, MAX_FETCH):
+                        self._obj.read(at, min(MAX_FETCH, end - at))
+                return self._checked(refs[k], self._bytes(refs[k].offset, refs[k].stored))
             first = last = 0 if all_ else k
             while last < len(refs):
                 begin, end = refs[first].offset, refs[first].offset
