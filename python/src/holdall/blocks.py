@@ -170,7 +170,8 @@ class Files:
         self._writing = threading.Lock()  # held with the lock of the table
         self._fetched: dict[int, threading.Event] = {}  # blocks that this process fetches, by their locks
         _all.add(self)
-        self.table, self.lock = (_open_regular(os.path.join(folder, name)) for name in ("blocks.table", "blocks.lock"))
+        self.table = _open_regular(os.path.join(folder, "blocks.table"))
+        self.lock = _open_regular(os.path.join(folder, "blocks.lock"))
 
     def close(self) -> None:
         fds, self.table, self.lock = (self.table, self.lock), -1, -1
