@@ -202,6 +202,8 @@ def open(
     view: str | None = None,
     verify: bool | None = None,
     external: bool | None = None,
+    cache: Any = None,
+    cache_size: int | str | None = None,
 ) -> Archive:
     """Open an archive for reading.
 
@@ -212,11 +214,15 @@ def open(
     verify: True compares contents with their digests, and fails if that is not possible. None compares them if possible
         (``Archive.verifies`` reports whether it is). False does not compare.
     external: where the archive may refer to outside itself: None means its own folder or server, True anywhere.
+    cache: a folder that keeps blocks of archives on servers, for all processes; by default $HOLDALL_CACHE_DIR. False uses
+        none.
+    cache_size: how much it holds, such as "200GiB"; by default $HOLDALL_CACHE_SIZE, or else what it has.
     """
     from .many import Many, expand
 
+    how = {"index": index, "view": view, "verify": verify, "external": external, "cache": cache and os.path.abspath(cache), "cache_size": cache_size}
     if (several := expand(what)) is not None:
-        return Many(several, index=index, view=view, verify=verify, external=external)
-    archive = Archive(what, index=index, view=view, verify=verify, external=external)
+        return Many(several, **how)
+    archive = Archive(what, **how)
     archive._open()
     return archive

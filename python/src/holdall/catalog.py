@@ -95,7 +95,7 @@ def find(obj: Object) -> Shelf | None:
     if isinstance(obj, WebObject):
         url = urllib.parse.urlsplit(obj.address)
         url = url._replace(path=url.path.rstrip("/"))
-        return Shelf(WebObject(url.geturl())) if url.path.endswith(CATALOG) else None
+        return Shelf(WebObject(url.geturl(), obj.cache)) if url.path.endswith(CATALOG) else None
     return Shelf(obj) if isinstance(obj, Folder | FsspecFolder) and obj.path.endswith(CATALOG) else None
 
 

@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = [
-    "CommandError",
-    "DamagedError",
-    "HoldallError",
-    "NotFoundError",
-    "StaleIndexError",
-    "StaleIndexWarning",
-    "UnsupportedError",
-]
-
 
 class HoldallError(Exception):
     """Any error of this package. The error of the system or server is its __cause__."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-_TOKEN = re.compile(r"\*\*/|/\*\*$|\*\*|\*|\?|\[[!^]?\]?[^\]/]*\]|.", re.S)
+# "**" is special only as a whole part of the name.
+_TOKEN = re.compile(r"((?<![^/])\*\*(?:/|\Z))|\*+|\[[!^]?\]?[^\]/]*\]|.", re.S)
 
 
 def matcher(pattern: str) -> Callable[[str], object]:
@@ -14,42 +15,15 @@ def matcher(pattern: str) -> Callable[[str], object]:
     ``*`` and ``?`` stand for characters except the slash, ``[a-c]`` and ``[!a-c]`` for one of them. ``**`` as a whole
     part stands for any number of folders, and at the end for everything below.
     """
-    return re.compile("".join(map(_piece, _parts(pattern))), re.S).fullmatch
+    return re.compile(_TOKEN.sub(_piece, pattern), re.S).fullmatch
 
 
-def _parts(pattern: str) -> list[str]:
-    """Split a pattern; ``**`` is special only as a whole part."""
-    pieces: list[str] = []
-    at = 0
-    while at < len(pattern):
-        starts = at == 0 or pattern[at - 1] == "/"
-        if starts and pattern.startswith("**/", at):
-            piece = "**/"
-        elif starts and pattern[at:] == "**":
-            piece = "**"
-        elif pattern.startswith("**", at):
-            piece = "*"
-        else:
-            found = _TOKEN.match(pattern, at)
-            assert found is not None
-            piece = found[0]
-            if piece == "/**":
-                piece = "/"
-        pieces.append(piece)
-        at += len(piece)
-    return pieces
-
-
-def _piece(piece: str) -> str:
-    match piece:
-        case "**/":
-            return "(?:.*/)?"
-        case "**":
-            return ".*"
-        case "*":
-            return "[^/]*"
-        case "?":
-            return "[^/]"
+def _piece(found: re.Match[str]) -> str:
+    piece = found[0]
+    if found[1]:
+        return ".*" if piece == "**" else "(?:.*/)?"
+    if piece[0] in "*?":
+        return "[^/]*" if piece[0] == "*" else "[^/]"
     if len(piece) > 2 and piece[0] == "[":
         inside = piece[1:-1]
         no = inside[0] in "!^"

@@ -9,8 +9,9 @@ from __future__ import annotations
 import io
 import os
 import threading
-from typing import Any, Protocol, cast
+from typing import Any
 
+from .blocks import Blocks, Cache, at_once
 from .errors import DamagedError, HoldallError, NotFoundError, UnsupportedError
 
 Ranges = list[tuple[int, int]]  # offset, length
@@ -29,10 +30,12 @@ class Object:
     size: int
     version = ""  # the store's own identifier
     mtime_ns: int | None = None
+    cache: Cache | None = None  # for this object, and those that it leads to, if they are far
+    blocks: Blocks | None = None  # of this object
 
     def read(self, offset: int, length: int) -> bytes:
         """Return exactly these bytes."""
-        raise NotImplementedError
+        raise UnsupportedError(self.name, "a folder, which has no bytes of its own")
 
     def read_many(self, ranges: Ranges) -> list[bytes]:
         """Return several ranges. The caller has joined ranges that are close together."""
@@ -65,6 +68,43 @@ class Object:
     def short(self, offset: int, length: int, got: int) -> DamagedError:
         """Return the error for a read of too few bytes."""
         return DamagedError(self.name, f"it ends at {offset + got}, expected {length} bytes at {offset}")
+
+
+class Far(Object):
+    """An object of a server. Blocks of it are kept on a disk, if there is a cache, once its ETag is known."""
+
+    near = False
+
+    def fetch(self, offset: int, length: int) -> bytes:
+        """Return exactly these bytes by a request."""
+        return Object.read(self, offset, length)
+
+    def fetch_many(self, ranges: Ranges) -> list[bytes]:
+        """Return several ranges by requests."""
+        return at_once(lambda r: self.fetch(*r) if r[1] else b"", ranges)
+
+    def unchanged(self) -> bool:
+        """Return whether what was fetched is of the version that was found first."""
+        return True
+
+    def heard(self, etag: str, identity: str) -> None:
+        """Use the cache from now on, if the ETag is strong. The identity tells the object from all others."""
+        if self.cache and etag.startswith('"') and self.cache.files(check=True):
+            self.blocks = Blocks(self.cache, self.size, etag, identity)
+
+    def read(self, offset: int, length: int) -> bytes:
+        if length == 0:
+            return b""
+        if self.blocks is None or offset < 0 or length < 0 or offset + length > self.size:
+            return self.fetch(offset, length)
+        return self.blocks.read(self, offset, length)
+
+    def read_many(self, ranges: Ranges) -> list[bytes]:
+        if self.blocks is None:
+            return self.fetch_many(ranges)
+        if any(not 0 <= offset <= self.size - length for offset, length in ranges):
+            return super().read_many(ranges)  # which raises the error
+        return self.blocks.read_many(self, ranges)
 
 
 def failed(name: str, err: OSError) -> HoldallError:
@@ -143,9 +183,6 @@ class Folder(Object):
         self.path = path.rstrip("/" + os.sep) or path
         self.name = self.path
 
-    def read(self, offset: int, length: int) -> bytes:
-        raise UnsupportedError(self.name, "a folder, which has no bytes of its own")
-
     def beside(self, suffix: str) -> Object:
         return LocalFile(self.path + suffix)
 
@@ -194,27 +231,44 @@ class Stream(Object):
         return bytes(data)
 
 
-class _FileSystem(Protocol):
-    """The methods of an fsspec filesystem that are used."""
+class _Fsspec(Far):
+    """A place in an fsspec filesystem."""
 
-    def info(self, path: str) -> dict[str, Any]: ...
-    def cat_file(self, path: str, start: int, end: int) -> bytes: ...
-    def ls(self, path: str, detail: bool) -> list[str]: ...
-    def cat_ranges(self, paths: list[str], starts: list[int], ends: list[int], on_error: str) -> list[bytes]: ...
-    def unstrip_protocol(self, path: str) -> str: ...
+    def __init__(self, fs: Any, path: str, cache: Cache | None) -> None:
+        self.fs, self.path, self.cache = fs, path, cache
+        self.name = str(fs.unstrip_protocol(path)).split("?")[0]
+
+    def beside(self, suffix: str) -> Object:
+        return FsspecFile(self.fs, self.path + suffix, self.cache)
+
+    def again(self) -> Any:
+        from fsspec.core import OpenFile
+
+        return OpenFile(self.fs, self.path)
 
 
-class FsspecFile(Object):
+class FsspecFolder(_Fsspec):
+    """A folder of an fsspec filesystem. Nothing is asked about it."""
+
+    size = 0
+
+    def __init__(self, fs: Any, path: str, cache: Cache | None) -> None:
+        super().__init__(fs, path.rstrip("/"), cache)
+
+    def below(self, folder: str) -> list[str]:
+        try:
+            return [name.rpartition("/")[2] for name in self.fs.ls(f"{self.path}/{folder}", detail=False)]
+        except Exception:  # each filesystem has its own errors
+            return []
+
+
+class FsspecFile(_Fsspec):
     """A file of an fsspec filesystem."""
 
-    near = False
-
-    def __init__(self, fs: Any, path: str) -> None:
-        self.fs = cast(_FileSystem, fs)
-        self.path = path
-        self.name = self.fs.unstrip_protocol(path).split("?")[0]
+    def __init__(self, fs: Any, path: str, cache: Cache | None) -> None:
+        super().__init__(fs, path, cache)
         try:
-            info = self.fs.info(path)
+            info = fs.info(path)
         except FileNotFoundError as err:
             raise NotFoundError(self.name, "there is no such object") from err
         except Exception as err:
@@ -223,8 +277,9 @@ class FsspecFile(Object):
         if info.get("type") == "directory" or not isinstance(size, int):
             raise UnsupportedError(self.name, "a folder, or an object whose size nobody tells")
         self.size = size
-        self.version = str(info.get("ETag") or info.get("etag") or "")
+        self.version = _etag(info)
         self.mtime_ns = _time_of(info)
+        self.heard(self.version, f"{fs.unstrip_protocol(path)} {sorted(fs.storage_options.items())}")
 
     def _ask(self, what: Any, *args: Any, **more: Any) -> Any:
         try:
@@ -232,15 +287,13 @@ class FsspecFile(Object):
         except Exception as err:
             raise HoldallError(self.name, str(err) or type(err).__name__) from err
 
-    def read(self, offset: int, length: int) -> bytes:
-        if length == 0:
-            return b""
+    def fetch(self, offset: int, length: int) -> bytes:
         data: bytes = self._ask(self.fs.cat_file, self.path, start=offset, end=offset + length)
         if len(data) != length:
             raise self.short(offset, length, len(data))
         return bytes(data)
 
-    def read_many(self, ranges: Ranges) -> list[bytes]:
+    def fetch_many(self, ranges: Ranges) -> list[bytes]:
         starts = [offset for offset, _ in ranges]
         ends = [offset + length for offset, length in ranges]
         all_: list[bytes] = self._ask(self.fs.cat_ranges, [self.path] * len(ranges), starts, ends, on_error="raise")
@@ -249,42 +302,14 @@ class FsspecFile(Object):
                 raise self.short(offset, length, len(data))
         return [bytes(data) for data in all_]
 
-    def beside(self, suffix: str) -> Object:
-        return FsspecFile(self.fs, self.path + suffix)
-
-    def again(self) -> Any:
-        from fsspec.core import OpenFile
-
-        return OpenFile(self.fs, self.path)
+    def unchanged(self) -> bool:
+        """Ask for the version again: unlike web.py, fsspec does not compare it when it reads."""
+        self.fs.invalidate_cache()
+        return _etag(self._ask(self.fs.info, self.path)) == self.version
 
 
-class FsspecFolder(Object):
-    """A folder of an fsspec filesystem. Nothing is asked about it."""
-
-    near = False
-    size = 0
-
-    def __init__(self, fs: Any, path: str) -> None:
-        self.fs = cast(_FileSystem, fs)
-        self.path = path.rstrip("/")
-        self.name = self.fs.unstrip_protocol(self.path).split("?")[0]
-
-    def read(self, offset: int, length: int) -> bytes:
-        raise UnsupportedError(self.name, "a folder, which has no bytes of its own")
-
-    def beside(self, suffix: str) -> Object:
-        return FsspecFile(self.fs, self.path + suffix)
-
-    def below(self, folder: str) -> list[str]:
-        try:
-            return [name.rpartition("/")[2] for name in self.fs.ls(f"{self.path}/{folder}", detail=False)]
-        except Exception:  # each filesystem has its own errors
-            return []
-
-    def again(self) -> Any:
-        from fsspec.core import OpenFile
-
-        return OpenFile(self.fs, self.path)
+def _etag(info: dict[str, Any]) -> str:
+    return str(info.get("ETag") or info.get("etag") or "")
 
 
 def _time_of(info: dict[str, Any]) -> int | None:
@@ -298,8 +323,8 @@ def _time_of(info: dict[str, Any]) -> int | None:
     return None
 
 
-def open_object(what: Any) -> Object:
-    """Open a path, an address, an fsspec file or an open file."""
+def open_object(what: Any, cache: Cache | None) -> Object:
+    """Open a path, an address, an fsspec file or an open file. Far objects are kept in a cache."""
     if isinstance(what, Object):
         return what
     if hasattr(what, "__fspath__"):
@@ -307,24 +332,27 @@ def open_object(what: Any) -> Object:
     if isinstance(what, bytes):
         what = os.fsdecode(what)
     if isinstance(what, str):
-        return _open_address(what)
-    if hasattr(what, "fs") and hasattr(what, "path") and hasattr(what.fs, "cat_ranges"):
-        return _of_filesystem(what.fs, what.path)
-    if isinstance(what, io.IOBase) or hasattr(what, "seek") and hasattr(what, "read"):
-        return Stream(what)
-    raise TypeError(f"expected a path, an address or a file, found {type(what).__name__}")
+        obj = _open_address(what, cache)
+    elif hasattr(what, "fs") and hasattr(what, "path") and hasattr(what.fs, "cat_ranges"):
+        obj = _of_filesystem(what.fs, what.path, cache)
+    elif isinstance(what, io.IOBase) or hasattr(what, "seek") and hasattr(what, "read"):
+        obj = Stream(what)
+    else:
+        raise TypeError(f"expected a path, an address or a file, found {type(what).__name__}")
+    obj.cache = cache
+    return obj
 
 
-def _open_address(address: str) -> Object:
+def _open_address(address: str, cache: Cache | None) -> Object:
     scheme, found, rest = address.partition("://")
     if not found:
         return Folder(address) if os.path.isdir(address) else LocalFile(address)
     if scheme in ("http", "https"):
         from .web import WebObject
 
-        return WebObject(address)
+        return WebObject(address, cache)
     if scheme == "file":
-        return _open_address(rest)
+        return _open_address(rest, cache)
     try:
         from fsspec.core import url_to_fs
     except ImportError:
@@ -333,10 +361,10 @@ def _open_address(address: str) -> Object:
         fs, path = url_to_fs(address)
     except (ValueError, ImportError) as err:
         raise UnsupportedError(address, str(err)) from err
-    return _of_filesystem(fs, path)
+    return _of_filesystem(fs, path, cache)
 
 
-def _of_filesystem(fs: Any, path: str) -> Object:
+def _of_filesystem(fs: Any, path: str, cache: Cache | None) -> Object:
     if "file" in (fs.protocol if isinstance(fs.protocol, tuple) else (fs.protocol,)):
-        return _open_address(path)
-    return FsspecFolder(fs, path) if path.rstrip("/").endswith(CATALOG) else FsspecFile(fs, path)
+        return _open_address(path, cache)
+    return (FsspecFolder if path.rstrip("/").endswith(CATALOG) else FsspecFile)(fs, path, cache)

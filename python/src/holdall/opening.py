@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import bound, caf, catalog, lindi, table, tarzip
+from . import blocks, bound, caf, catalog, lindi, table, tarzip
 from .errors import DamagedError, HoldallError, NotFoundError, StaleIndexError, StaleIndexWarning, UnsupportedError
 from .listing import Rows
 from .objects import Folder, Object, open_object
@@ -45,9 +45,18 @@ def again(what: Any) -> Any:
     return os.path.abspath(os.fspath(what)) if isinstance(what, str | os.PathLike) and "://" not in str(what) else what
 
 
-def find(what: Any, *, index: Any = None, view: str | None = None, verify: bool | None = None, external: bool | None = None) -> Found:
+def find(
+    what: Any,
+    *,
+    index: Any = None,
+    view: str | None = None,
+    verify: bool | None = None,
+    external: bool | None = None,
+    cache: Any = None,
+    cache_size: int | str | None = None,
+) -> Found:
     """Look for an index of an archive, and open it by that or by its own index."""
-    archive = open_object(what)
+    archive = open_object(what, blocks.named(cache, cache_size))
     try:
         found = _find(archive, index, view, verify)
     except BaseException:
@@ -64,7 +73,7 @@ def _find(archive: Object, index: Any, view: str | None, verify: bool | None) ->
             raise UnsupportedError(archive.name, "a catalogue, which has no index and no views")
         return Found(shelf, "catalog", catalog.Catalog(shelf))
     if index is not None and index is not False:
-        return _by_index(archive, open_object(index), view, verify, True)
+        return _by_index(archive, open_object(index, archive.cache), view, verify, True)
     if index is None:
         try:
             return _by_index(archive, archive.beside(SUFFIX), view, verify, False)

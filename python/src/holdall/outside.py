@@ -22,7 +22,7 @@ def find(archive: Object, address: str, allowed: bool | None) -> Object:
         return _beside(archive, address, bool(allowed))
     if not allowed and not (isinstance(archive, WebObject) and _origin(archive.address) == _origin(address)):
         raise UnsupportedError(archive.name, f"it leads to {address}; external=True allows it")
-    return open_object(address)
+    return open_object(address, archive.cache)
 
 
 def _beside(archive: Object, path: str, allowed: bool) -> Object:
@@ -32,7 +32,7 @@ def _beside(archive: Object, path: str, allowed: bool) -> Object:
         address = urllib.parse.urljoin(archive.address, escaped)
         if _origin(address) != _origin(archive.address):
             raise UnsupportedError(archive.name, f"it leads to {path}, which is on another server")
-        return WebObject(address)
+        return WebObject(address, archive.cache)
     if isinstance(archive, FsspecFolder):
         if not allowed and ".." in path.split("/"):
             raise UnsupportedError(archive.name, f"it leads to {path}; external=True allows it")
@@ -50,8 +50,10 @@ def _beside(archive: Object, path: str, allowed: bool) -> Object:
 def parent(folder: Object) -> Object:
     """Return where the paths begin that a folder refers to beside itself."""
     if isinstance(folder, Folder):
-        return Folder(os.path.dirname(os.path.abspath(folder.path)))
-    return FsspecFolder(folder.fs, folder.path.rpartition("/")[0]) if isinstance(folder, FsspecFolder) else folder
+        above = Folder(os.path.dirname(os.path.abspath(folder.path)))
+        above.cache = folder.cache
+        return above
+    return FsspecFolder(folder.fs, folder.path.rpartition("/")[0], folder.cache) if isinstance(folder, FsspecFolder) else folder
 
 
 def _origin(address: str) -> tuple[str, str | None, int | None]:

@@ -209,6 +209,7 @@ class Table(Rows):
         self._blocks: dict[int, Block] = {}
         self._fetched: dict[int, bytes] = {}
         self._fetches = 0
+        self._on_disk = False  # whether all pages were read
         self._sums: dict[int, bytes] = {}
 
     # Pages
@@ -288,6 +289,13 @@ class Table(Rows):
             refs = self._refs
             self._fetches += 1
             all_ = self._fetches > MANY or refs[-1].offset + refs[-1].stored - refs[0].offset <= MANY * FETCH // 4
+            if self._obj.blocks:  # a disk keeps them
+                if all_ and not self._on_disk:
+                    self._on_disk = True
+                    end = refs[-1].offset + refs[-1].stored
+                    for at in range(refs[0].offset, end, MAX_FETCH):
+                        self._obj.read(at, min(MAX_FETCH, end - at))
+                return self._stored(refs[k])
             last = 0 if all_ else k
             while all_ and last < len(refs) or last == k:
                 first, begin = last, refs[last].offset

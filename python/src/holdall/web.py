@@ -19,15 +19,14 @@ import urllib.parse
 import urllib.request
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from .blocks import AT_ONCE, Cache
 from .errors import DamagedError, HoldallError, NotFoundError, UnsupportedError
-from .objects import Object, Ranges
+from .objects import Far, Object
 
 TRIES = 5
 TIMEOUT = 60.0  # seconds without data on a connection
-AT_ONCE = 16  # concurrent requests of one read_many
 WHOLE = 1 << 20  # size that a server without ranges may send
 REDIRECTS = 10
 pause = time.sleep  # between attempts
@@ -123,13 +122,11 @@ def redact(address: str) -> str:
     return urllib.parse.urlunsplit((u.scheme, host, u.path, "", "")) + ("?…" if u.query else "")
 
 
-class WebObject(Object):
+class WebObject(Far):
     """An object of a web server."""
 
-    near = False
-
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self, address: str, cache: Cache | None = None) -> None:
+        self.address, self.cache = address, cache
         self.name = redact(address)
         url = urllib.parse.urlsplit(address)
         self._url = url._replace(path=_escaped(url.path), query=_escaped(url.query))
@@ -160,21 +157,13 @@ class WebObject(Object):
         except (TypeError, ValueError):
             return None
 
-    def read(self, offset: int, length: int) -> bytes:
-        if length == 0:
-            return b""
+    def fetch(self, offset: int, length: int) -> bytes:
         if offset < 0 or length < 0 or 0 <= self._size < offset + length:
             raise self.short(offset, length, max(self._size - offset, 0))
         data = self._tried(f"bytes={offset}-{offset + length - 1}", offset, length)
         if len(data) != length:
             raise self.short(offset, length, len(data))
         return data
-
-    def read_many(self, ranges: Ranges) -> list[bytes]:
-        if len(ranges) < 2:
-            return [self.read(*r) for r in ranges]
-        with ThreadPoolExecutor(min(AT_ONCE, len(ranges))) as pool:
-            return list(pool.map(lambda r: self.read(*r), ranges))
 
     def head(self, length: int) -> bytes:
         if self._size >= 0:
@@ -192,7 +181,7 @@ class WebObject(Object):
 
     def beside(self, suffix: str) -> Object:
         path = self._url.path + urllib.parse.quote(suffix)
-        return WebObject(self._url._replace(path=path).geturl())
+        return WebObject(self._url._replace(path=path).geturl(), self.cache)
 
     def again(self) -> str:
         return self.address
@@ -320,6 +309,9 @@ class WebObject(Object):
         self._etag, self._date = self._etag or etag, self._date or date
         if size >= 0:
             self._size = size
+        if self.blocks is None and self._size >= 0:
+            plain = self._url._replace(netloc=self._url.netloc.rpartition("@")[2], fragment="")
+            self.heard(self._etag, plain.geturl())
         if self.on_version and self._size >= 0:
             self.on_version(self)
             self.on_version = None
