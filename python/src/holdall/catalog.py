@@ -17,6 +17,7 @@ from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
 from . import bound, digests, opening, outside
+from .blocks import Cache
 from .errors import DamagedError, HoldallError, NotFoundError, StaleIndexError, UnsupportedError
 from .jsontext import decode
 from .listing import RAW, Extent, Proof, Rows, is_path, text
@@ -64,7 +65,7 @@ class Shelf(Object):
         return self
 
     def __reduce__(self) -> Any:
-        return _again, (self.folder.again(), self.commit, self.counted)
+        return _again, (self.folder.again(), self.folder.cache, self.commit, self.counted)
 
     def get(self, name: str) -> bytes:
         """Return a whole object below the folder."""
@@ -84,8 +85,8 @@ class Shelf(Object):
         return outside.find(outside.parent(self.folder), address, external)
 
 
-def _again(folder: Any, commit: int, counted: Counted | None) -> Shelf:
-    return Shelf(open_object(folder), commit, counted)
+def _again(folder: Any, cache: Cache | None, commit: int, counted: Counted | None) -> Shelf:
+    return Shelf(open_object(folder, cache), commit, counted)
 
 
 def find(obj: Object) -> Shelf | None:
