@@ -55,6 +55,13 @@ def pack(holdall_command, tmp_path):
     return make
 
 
+class Server(ThreadingHTTPServer):
+    """A server of tests. A shorter queue of connections is full on a busy machine, and then one waits for a minute."""
+
+    request_queue_size = 128
+    daemon_threads = True
+
+
 class _Handler(SimpleHTTPRequestHandler):
     """Serves a folder with ranges and ETags, and counts what it is asked."""
 
@@ -109,8 +116,7 @@ def serve():
     servers = []
 
     def start(folder):
-        server = ThreadingHTTPServer(("127.0.0.1", 0), lambda *a: _Handler(*a, directory=str(folder)))
-        server.daemon_threads = True
+        server = Server(("127.0.0.1", 0), lambda *a: _Handler(*a, directory=str(folder)))
         server.asked, server.start = start.asked, start
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         servers.append(server)

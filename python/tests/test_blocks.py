@@ -11,9 +11,10 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
+from conftest import Server
 
 import holdall
 from holdall import blocks, objects, web
@@ -71,9 +72,8 @@ class Server:
             def log_message(self, *_):
                 pass
 
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.http.daemon_threads, self.http.handle_error = True, lambda *_: None
-        self.http.request_queue_size = 64
+        self.http = Server(("127.0.0.1", 0), Handler)
+        self.http.handle_error = lambda *_: None
         self.address = f"http://127.0.0.1:{self.http.server_port}"
         threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True).start()
 

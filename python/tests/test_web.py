@@ -6,9 +6,10 @@ import os
 import socket
 import subprocess
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
+from conftest import Server
 
 import holdall
 from holdall import table, web
@@ -50,8 +51,7 @@ class Server:
             def log_message(self, *_):
                 pass
 
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.http.daemon_threads = True
+        self.http = Server(("127.0.0.1", 0), Handler)
         self.http.handle_error = lambda *_: None  # tests break connections
         self.address = f"http://127.0.0.1:{self.http.server_port}"
         threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True).start()
