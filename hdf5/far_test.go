@@ -124,7 +124,7 @@ func TestFarFilesTakeFewRounds(t *testing.T) {
 		{"recordings/latest", 5, 88, 4.1},
 		// 2,000 datasets of 1.6 KB in 200 groups of 20 groups: structures are everywhere.
 		{"recordings/nested_earliest", 6, 27, 4.7},
-		// Which of them are asked for together depends on the scheduler: it is one round more in some of ten runs.
+		// The scheduler decides which of them are asked for together. Some runs take one round more.
 		{"recordings/nested_latest", 7, 30, 4.9},
 	} {
 		b := testkit.Read(t, "testdata/"+want.name+".h5")

@@ -227,9 +227,19 @@ func (st *Store) Address(name string) string {
 	return u.String()
 }
 
+// identity is the address without escapes, and the server unless it is Amazon's, whose buckets have names of
+// their own: docs/cache.md. Programs that know no region have the same.
+func (st *Store) identity(name string) string {
+	id := st.where.scheme() + "://" + st.bucket + "/" + st.prefix + name
+	if !st.where.amazon {
+		id += " " + st.where.endpoint.String()
+	}
+	return id
+}
+
 // Can returns the abilities of buckets.
 func (st *Store) Can() store.Abilities {
-	can := store.Abilities{Address: st.Address, Identity: st.web.Can().Identity, List: st.List, ListFrom: st.ListFrom, Level: st.Level, OpenAs: st.OpenAs, OpenGrowing: st.OpenGrowing, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs, RemoveIf: st.RemoveIf,
+	can := store.Abilities{Address: st.Address, Identity: st.identity, List: st.List, ListFrom: st.ListFrom, Level: st.Level, OpenAs: st.OpenAs, OpenGrowing: st.OpenGrowing, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs, RemoveIf: st.RemoveIf,
 		Unfinished: st.Unfinished, CopiesFrom: st.CopiesFrom}
 	if st.where.google == nil {
 		can.RemoveMany = st.removeMany

@@ -279,7 +279,7 @@ class FsspecFile(_Fsspec):
         self.size = size
         self.version = _etag(info)
         self.mtime_ns = _time_of(info)
-        self.heard(self.version, f"{fs.unstrip_protocol(path)} {sorted(fs.storage_options.items())}")
+        self.heard(self.version, _identity(fs, path))
 
     def _ask(self, what: Any, *args: Any, **more: Any) -> Any:
         try:
@@ -306,6 +306,16 @@ class FsspecFile(_Fsspec):
         """Ask for the version again: unlike web.py, fsspec does not compare it when it reads."""
         self.fs.invalidate_cache()
         return _etag(self._ask(self.fs.info, self.path)) == self.version
+
+
+def _identity(fs: Any, path: str) -> str:
+    """Return what tells a file from all others. Of S3, the command has the same: docs/cache.md."""
+    address, options = fs.unstrip_protocol(path), fs.storage_options
+    if not address.startswith("s3://"):
+        return f"{address} {sorted(options.items())}"
+    named = options.get("endpoint_url") or (options.get("client_kwargs") or {}).get("endpoint_url")
+    endpoint = named or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    return f"{address} {endpoint.rstrip('/')}" if endpoint else str(address)
 
 
 def _etag(info: dict[str, Any]) -> str:
