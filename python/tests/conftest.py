@@ -55,7 +55,7 @@ def pack(holdall_command, tmp_path):
     return make
 
 
-class Server(ThreadingHTTPServer):
+class HttpServer(ThreadingHTTPServer):
     """A server of tests. A shorter queue of connections is full on a busy machine, and then one waits for a minute."""
 
     request_queue_size = 128
@@ -116,7 +116,7 @@ def serve():
     servers = []
 
     def start(folder):
-        server = Server(("127.0.0.1", 0), lambda *a: _Handler(*a, directory=str(folder)))
+        server = HttpServer(("127.0.0.1", 0), lambda *a: _Handler(*a, directory=str(folder)))
         server.asked, server.start = start.asked, start
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         servers.append(server)

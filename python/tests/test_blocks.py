@@ -14,7 +14,7 @@ from hashlib import sha256
 from http.server import BaseHTTPRequestHandler
 
 import pytest
-from conftest import Server
+from conftest import HttpServer
 
 import holdall
 from holdall import blocks, objects, web
@@ -72,7 +72,7 @@ class Server:
             def log_message(self, *_):
                 pass
 
-        self.http = Server(("127.0.0.1", 0), Handler)
+        self.http = HttpServer(("127.0.0.1", 0), Handler)
         self.http.handle_error = lambda *_: None
         self.address = f"http://127.0.0.1:{self.http.server_port}"
         threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True).start()

@@ -9,7 +9,7 @@ import threading
 from http.server import BaseHTTPRequestHandler
 
 import pytest
-from conftest import Server
+from conftest import HttpServer
 
 import holdall
 from holdall import table, web
@@ -51,7 +51,7 @@ class Server:
             def log_message(self, *_):
                 pass
 
-        self.http = Server(("127.0.0.1", 0), Handler)
+        self.http = HttpServer(("127.0.0.1", 0), Handler)
         self.http.handle_error = lambda *_: None  # tests break connections
         self.address = f"http://127.0.0.1:{self.http.server_port}"
         threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True).start()
