@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -199,6 +200,9 @@ func serveSlowly(dir string) (*slowServer, error) {
 		defer v.open.Add(-1)
 		select {
 		case <-time.After(webLatency):
+			if fi, err := os.Stat(filepath.Join(dir, filepath.FromSlash(path.Clean("/"+req.URL.Path)))); err == nil {
+				w.Header().Set("ETag", fmt.Sprintf(`"%x-%x"`, fi.ModTime().UnixNano(), fi.Size())) // as servers do, other than Go's
+			}
 			files.ServeHTTP(counted{w, v}, req)
 		case <-req.Context().Done():
 		}

@@ -106,11 +106,12 @@ def train(file, n):
 
 
 def uniform(file, n):
-    return epoch(file, n, True, exact=True)
+    with tempfile.TemporaryDirectory() as cache:
+        return epoch(file, n, True, cache, exact=True)
 
 
-def epoch(file, n, verify=False, **how):
-    archive = holdall.open(file, verify=verify)
+def epoch(file, n, verify=False, cache=False, **how):
+    archive = holdall.open(file, verify=verify, cache=cache)
     stream = Stream(Samples(archive), seed=1, **how)
     try:
         archive[0]

@@ -306,7 +306,7 @@ def _joined(obj: Object, runs: list[tuple[int, int, int]]) -> Iterator[tuple[tup
     Runs that are close together are read as one.
     """
     runs.sort()
-    gap, most = (NEAR_GAP, NEAR_JOINED) if obj.near else (FAR_GAP, FAR_JOINED)
+    gap, most = (NEAR_GAP, NEAR_JOINED) if obj.near or obj.blocks else (FAR_GAP, FAR_JOINED)  # a cache joins what is missing
     ranges: Ranges = []
     groups: list[list[tuple[int, int, int]]] = []
     start = end = -gap - 1
