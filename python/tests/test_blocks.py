@@ -148,7 +148,7 @@ def test_vectors(tmp_path):
         assert key.hex() == b["key"] and blocks.lock_of(key) == b["lock"] and files.head().places(key) == b["buckets"]
         data = bytes((i * 31 >> 3) & 255 for i in range(begin, end))
         files.write(key, data)
-        assert files.read(key, 0, len(data), len(data)) == data
+        assert files.read(key, len(data), [(0, len(data))]) == [data]
         assert os.pread(files.table, blocks.RECORD, b["slot_at"]).hex() == b["slot"]
     assert os.pread(files.table, blocks.RECORD, blocks.RECORD).hex() == v["state"]
     assert sha256((folder / v["segment"]).read_bytes()).hexdigest() == v["segment_sha256"]

@@ -241,27 +241,28 @@ class Files:
                     at = bucket.find(key, at + 1)
         return None
 
-    def read(self, key: bytes, start: int, end: int, length: int) -> bytes | None:
-        """Return the bytes [start, end) of a block, if they are there as they were written. Only the pieces that they
-        are in are read and compared. Segments are opened for each read, so that a removed one takes no space.
+    def read(self, key: bytes, length: int, parts: list[tuple[int, int]]) -> list[bytes | None]:
+        """Return ranges [start, end) of a block, those that are there as they were written. Only the pieces that they are
+        in are read and compared. Segments are opened for each call, so that a removed one takes no space.
         """
+        found: list[bytes | None] = [None] * len(parts)
         slot = self.find(key)
         if slot is None or slot[3] != length:
-            return None
+            return found
         _, at, segment, _, crc = slot
-        first, last, n = start // PIECE, (end + PIECE - 1) // PIECE, sums_len(length)
-        try:
+        n = sums_len(length)
+        with suppress(OSError):
             fd = os.open(self._segment(segment), os.O_RDONLY | os.O_NONBLOCK)
             try:
                 sums = os.pread(fd, n, at)
-                data = os.pread(fd, min(last * PIECE, length) - first * PIECE, at + n + first * PIECE)
+                for i, (start, end) in enumerate(parts) if crc32(sums) == crc else ():
+                    first, last = start // PIECE, (end + PIECE - 1) // PIECE
+                    data = os.pread(fd, min(last * PIECE, length) - first * PIECE, at + n + first * PIECE)
+                    if sums_of(data) == sums[4 * first : 4 * last]:
+                        found[i] = data[start - first * PIECE : end - first * PIECE]
             finally:
                 os.close(fd)
-        except OSError:
-            return None
-        if crc32(sums) != crc or sums_of(data) != sums[4 * first : 4 * last]:
-            return None
-        return data[start - first * PIECE : end - first * PIECE]
+        return found
 
     def write(self, key: bytes, data: bytes) -> None:
         """Keep a block, or do not if that is not possible. Room is reserved first: a killed process leaves a hole,
@@ -348,13 +349,14 @@ class Files:
 _all: WeakSet[Files] = WeakSet()
 _opened: dict[str, Files] = {}
 _opening = threading.Lock()
+_looking = threading.Lock()
 _warned: set[str] = set()
 
 
 def _forked() -> None:
     """Close what is shared with the parent: its locks would last as long as this process."""
-    global _opening
-    _opening = threading.Lock()
+    global _opening, _looking
+    _opening, _looking = threading.Lock(), threading.Lock()
     _opened.clear()
     for files in list(_all):
         files.close()
@@ -449,7 +451,19 @@ class Blocks:
         files = self._cache.files()
         if files is None:
             return obj.fetch_many(ranges)
-        found = [self._read(files, offset, offset + length) for offset, length in ranges]
+        found: list[bytes | None] = [None] * len(ranges)
+        inside: dict[int, list[int]] = {}  # ranges by their block
+        with _looking:  # threads that look at once only take turns in the interpreter, which takes longer
+            for i, (offset, length) in enumerate(ranges):
+                if offset // BLOCK == (offset + length - 1) // BLOCK:
+                    inside.setdefault(offset // BLOCK, []).append(i)
+                else:
+                    found[i] = self._read(files, offset, offset + length)
+            for n, some in inside.items():
+                key, begin, stop = self.block(n)
+                parts = [(ranges[i][0] - begin, sum(ranges[i]) - begin) for i in some]
+                for i, data in zip(some, files.read(key, stop - begin, parts), strict=True):
+                    found[i] = data
         runs: list[list[int]] = []  # offset, end, and which ranges
         for (offset, length), i in sorted((r, i) for i, r in enumerate(ranges) if found[i] is None):
             end, run = offset + length, runs[-1] if runs else [0, 0]
@@ -458,10 +472,10 @@ class Blocks:
                 run.append(i)
             else:
                 runs.append([offset, end, i])
-        for run, data in zip(runs, at_once(lambda run: self.read(obj, run[0], run[1] - run[0]), runs), strict=True):
+        for run, whole in zip(runs, at_once(lambda run: self.read(obj, run[0], run[1] - run[0]), runs), strict=True):
             for i in run[2:]:
                 at = ranges[i][0] - run[0]
-                found[i] = data[at : at + ranges[i][1]]
+                found[i] = whole[at : at + ranges[i][1]]
         return [data or b"" for data in found]
 
     def _read(self, files: Files, offset: int, end: int, obj: Far | None = None) -> bytes | None:
@@ -470,8 +484,8 @@ class Blocks:
         while offset < end:
             n = offset // BLOCK
             key, begin, stop = self.block(n)
-            part = (key, offset - begin, min(end, stop) - begin, stop - begin)
-            data = files.read(*part)
+            part = (key, stop - begin, [(offset - begin, min(end, stop) - begin)])
+            (data,) = files.read(*part)
             if data is None:
                 if obj is None:
                     return None
@@ -479,7 +493,7 @@ class Blocks:
                     release, waited = files.hold(key, True)
                     assert release is not None
                     held.callback(release)
-                    data = files.read(*part)  # another reader may have fetched it
+                    (data,) = files.read(*part)  # another reader may have fetched it
                     if data is None:
                         if waited:
                             release()  # that reader failed, and so may this one: the others need not wait for it too
