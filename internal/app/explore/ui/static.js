@@ -148,7 +148,7 @@ function main() {
     async entry({ path }) {
       const r = await find(path), { chunk } = (await page.open()).root;
       return json({ path, kind: r.kind, size: r.size ?? 0, t: r.time, link: r.link && shown(r.link), owner: r.owner && shown(r.owner), group: r.group && shown(r.group), fault: r.fault && shown(r.fault), own: r.own,
-        digest: r.sum?.length ? `${r.algo}:${hexOf(r.sum)}` : undefined, proof: chunk && r.proof !== undefined || r.algo === 'blake3' && r.size <= 1 << 20 ? 'parts' : undefined,
+        digest: r.sum?.length ? `${r.algo}:${hexOf(r.sum)}` : undefined, proof: compared(r, chunk, 0, 1) && 'parts',
         attr: r.attr && Object.fromEntries(Object.entries(r.attr).map(([k, v]) => [shown(k), shown(v)])), extents: r.extents?.slice(0, 32).map(e => ({ volume: name, off: e.off, len: e.len, codec: e.codec || undefined })) });
     },
     async content({ path, off = 0, n = 1 << 20 }) {
