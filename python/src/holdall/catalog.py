@@ -540,7 +540,7 @@ class CatalogReader(Reader):
         self._objects.pop(archive, None)  # it may be that version when it is opened again
         self._inner.pop(archive, None)
         shown = now or bound.time_text(obj.mtime_ns)
-        raise StaleIndexError(obj.name, f"it has changed since it was added to {self.archive.name}: expected {about.size} bytes of version {about.version}, found {obj.size} of {shown}")
+        raise StaleIndexError(obj.name, f"it has changed since it was added to {self.archive.name}: expected {about.size} bytes of version {about.version}, found {obj.size} of {shown}; 'holdall catalog add' records it anew")
 
     def _asked(self, r: Row) -> tuple[Reader, int]:
         """Return what reads an archive by its own index or the one beside it, and the file's row there."""
