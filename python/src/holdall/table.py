@@ -163,10 +163,10 @@ def read_head(obj: Object) -> dict[str, Any]:
     if crc32(raw) != crc:
         raise DamagedError(obj.name, "its root is damaged: the CRC-32 is another")
     try:
-        head = json.loads(raw)
-        if type(head) is not dict:
+        lines = [json.loads(line) for line in raw.split(b"\n", 1)]  # what copies have in common, and what not
+        if not all(type(line) is dict for line in lines):
             raise ValueError("expected an object")
-        return head
+        return lines[0] | lines[-1]
     except (ValueError, RecursionError) as err:
         raise DamagedError(obj.name, f"its root is no JSON: {err}") from err
 
@@ -189,6 +189,7 @@ class Table(Rows):
             self.files = count(head["files"], self.rows + 1)
             self.total = count(head["bytes"])
             self.chunk = count(head.get("chunk", 0), 1 << 32)
+            self.sealed = bool(head.get("sealed"))
             self.volumes = [(str(v["name"]), bool(v.get("external", False))) for v in head.get("volumes") or []]
             for name, external in self.volumes:
                 if not external and name and (name[0] != "/" or not all(p not in ("", ".", "..") for p in name[1:].split("/"))):
@@ -239,6 +240,7 @@ class Table(Rows):
                 last, key = key, c.name(key)
                 items, stored, length = c.uvar(), c.uvar(), c.uvar()
                 crc = c.number(4)
+                c.take(32 if self.sealed else 0)  # the BLAKE3
                 if not items or max(stored, length) > MAX_PAGE or key < last or offset + stored > self._obj.size:
                     raise IndexError
                 refs.append(Ref(key, start, items, offset, stored, length or stored, crc))
