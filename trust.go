@@ -2,24 +2,14 @@ package holdall
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
-	"iter"
-	"strings"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/base/minisign"
 	"github.com/holdall/holdall/internal/read/kept"
-	"github.com/holdall/holdall/internal/read/listing"
 	"github.com/holdall/holdall/internal/read/root"
 	"github.com/holdall/holdall/store"
-	"github.com/holdall/holdall/store/storekit"
 )
-
-// SignatureSuffix is appended to the name of an archive to get the name of its signature.
-const SignatureSuffix = ".minisig"
 
 // An UntrustedError means that OpenOptions.Trusted is set, and no signature by one of the keys covers what
 // would be read.
@@ -41,8 +31,8 @@ type Statement = root.Statement
 // the archive is not opened by an index with digests, files without a BLAKE3 are read, and there is no
 // root of the archive.
 func (a *Archive) Roots(ctx context.Context, m *Meter) (s Statement, err error) {
-	if x := a.src.Index(); x != nil && !x.Copied && x.Contents != "" {
-		return Statement{Contents: x.Contents, Archive: x.Root}, nil
+	if s := a.indexed(); s.Contents != "" {
+		return s, nil
 	}
 	if err := a.src.Vouched(); err != nil {
 		return s, err
@@ -61,140 +51,29 @@ func (a *Archive) Roots(ctx context.Context, m *Meter) (s Statement, err error) 
 		if err != nil {
 			return err
 		}
-		return rows.Add(e, [32]byte([]byte(d.Sum)))
+		var sum [32]byte
+		copy(sum[:], d.Sum)
+		return rows.Add(e, sum)
 	})
 	if err == nil {
 		s.Contents, err = rows.Sum(ctx)
 	}
+	if err == nil && s.Contents == "" {
+		err = fmt.Errorf("%s: %w: some of its entries cannot be read", format.Escape(a.Name()), ErrDamaged)
+	}
 	return s, err
+}
+
+// indexed returns the roots that the index says, if the archive is opened by one with digests.
+func (a *Archive) indexed() (s Statement) {
+	if x := a.src.Index(); x != nil && !x.Copied {
+		s = Statement{Contents: x.Contents, Archive: x.Root}
+	}
+	return s
 }
 
 // SignedBy returns the ID of the key that has signed the archive; it is empty without OpenOptions.Trusted.
 func (a *Archive) SignedBy() string { return a.signedBy }
-
-// trusted returns what one of the keys in o.Trusted has signed of an archive.
-func (p opening) trusted(ctx context.Context) (s Statement, by string, err error) {
-	var keys []minisign.Key
-	for _, text := range p.o.Trusted {
-		k, err := minisign.ParseKey([]byte(text))
-		if err != nil {
-			return s, "", err
-		}
-		keys = append(keys, k)
-	}
-	name := strings.TrimSuffix(p.name, "/") + SignatureSuffix
-	file, err := readShort(ctx, p.st, name)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return s, "", fmt.Errorf("there is no signature %s beside it", format.Escape(name))
-	}
-	if err != nil {
-		return s, "", err
-	}
-	sig, err := minisign.ParseSignature(file)
-	if err == nil {
-		s, err = root.ParseComment(sig.Comment)
-	}
-	if err == nil {
-		var k minisign.Key
-		k, err = sig.Verify(s.Text(), keys)
-		by = k.ID()
-	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w", format.Escape(name), err)
-	}
-	return s, by, err
-}
-
-// readShort reads an object of at most minisign.MaxFile bytes.
-func readShort(ctx context.Context, st store.Store, name string) ([]byte, error) {
-	o, err := st.Open(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer o.Close()
-	b := make([]byte, minisign.MaxFile+1)
-	n, err := storekit.ReadHead(ctx, o, b)
-	return b[:n], err
-}
-
-// listed compares the root of an archive's contents with the list that r shows, without reading contents.
-// What is read later is compared with the digests in that list.
-func (a *Archive) listed(ctx context.Context, want string) error {
-	rows := a.src.NewRows()
-	defer rows.Close()
-	for e, err := range a.src.Packed(ctx) {
-		if err != nil {
-			return err
-		}
-		var sum [32]byte
-		if e.Kind.HasContent() && e.Size > 0 {
-			if e.Digest.Algo != "blake3" || len(e.Digest.Sum) != len(sum) {
-				return fmt.Errorf("%s has no BLAKE3, so an index with digests must be beside it, and be signed ('holdall sign')", format.Escape(e.Name))
-			}
-			copy(sum[:], e.Digest.Sum)
-		} else {
-			sum = [32]byte(emptySum)
-		}
-		if e.Fault != nil {
-			return a.src.Fault(e)
-		}
-		if e.Kind == format.HardLink {
-			return fmt.Errorf("%s is a hard link, so an index with digests must be beside it, and be signed ('holdall sign')", format.Escape(e.Name))
-		}
-		if err := rows.Add(e, sum); err != nil {
-			return err
-		}
-	}
-	got, err := rows.Sum(ctx)
-	if err == nil && got != want {
-		err = errors.New("its contents are not those that were signed")
-	}
-	return err
-}
-
-var emptySum, _ = hex.DecodeString("af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262")
-
-// covered is a reader that shows what the root of contents covers. Modes, owners and times are not.
-type covered struct{ format.Reader }
-
-func cover(e Entry) Entry {
-	e.HasMode, e.Mode, e.Owner, e.Group, e.Attr = false, 0, "", "", nil
-	e.ModTime = Entry{}.ModTime
-	return e
-}
-
-func covers(entries iter.Seq2[Entry, error]) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
-		for e, err := range listing.Only(entries, func(e Entry) bool { return !e.Internal }) {
-			if !yield(cover(e), err) {
-				return
-			}
-		}
-	}
-}
-
-func (c covered) Entries(ctx context.Context) iter.Seq2[Entry, error] {
-	return covers(c.Reader.Entries(ctx))
-}
-
-func (c covered) ReadDir(ctx context.Context, dir string) iter.Seq2[Entry, error] {
-	return covers(c.Reader.ReadDir(ctx, dir))
-}
-
-func (c covered) Lookup(ctx context.Context, name string) (Entry, error) {
-	e, err := c.Reader.Lookup(ctx, name)
-	if err == nil && e.Internal {
-		return Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
-	}
-	return cover(e), err
-}
-
-// Can leaves out what would show entries that are not covered.
-func (c covered) Can() format.Abilities {
-	can := c.Reader.Can()
-	can.EntriesBelow, can.EntriesFrom, can.ReadDirFrom = nil, nil, nil
-	return can
-}
 
 var errNotCovered = errors.New("no signed root covers it")
 
@@ -205,7 +84,7 @@ func (p opening) trust(ctx context.Context, by store.Store, a *Archive) error {
 	if o.NoVerify || o.Index.sizeOnly {
 		return errors.New("contents are not compared")
 	}
-	s, id, err := p.trusted(ctx)
+	s, id, err := root.Signed(ctx, p.st, p.name, o.Trusted)
 	if err != nil {
 		return err
 	}
@@ -224,8 +103,8 @@ func (p opening) trust(ctx context.Context, by store.Store, a *Archive) error {
 	if err != nil {
 		return err
 	}
-	a.src.Read(f, covered{r})
-	if err = a.listed(ctx, s.Contents); err != nil && a.index.Why != nil {
+	a.src.Read(f, r)
+	if err = a.src.CoveredBy(ctx, s.Contents); err != nil && a.index.Why != nil {
 		err = fmt.Errorf("%w; its index %s is not used: %w", err, format.Escape(a.index.Ignored), a.index.Why)
 	}
 	return err

@@ -427,12 +427,8 @@ func (c *check) byIndex(ctx context.Context, src *content.Source) error {
 		if err != nil {
 			return err
 		}
-		if c.sum.Entries++; e.Kind.HasContent() && e.Fault == nil && kept.Pieces(&e, chunk) == 0 {
-			if src.HasDigest(e) { // it is empty
-				c.sum.Proven.Digest++
-			} else {
-				c.sum.Unproven++
-			}
+		if c.sum.Entries++; e.Kind.HasContent() && e.Fault == nil && kept.Pieces(&e, chunk) == 0 && src.HasDigest(e) { // it is empty
+			c.sum.Proven.Digest++
 		}
 	}
 	return src.CheckPieces(ctx, c.o.Meter, func(e Entry, p *ProofError) { c.tell(src.Problem(ctx, e, p)) }, func(e Entry) {

@@ -18,6 +18,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/base/minisign"
+	"github.com/holdall/holdall/internal/read/root"
 	"github.com/holdall/holdall/internal/write/output"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
@@ -36,17 +37,17 @@ func (a *app) signCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sign ARCHIVE...",
 		Short: "Sign archives, so that readers know who made them",
-		Long: `Reads all of an archive, compares it with its checksums, and writes an index with
-digests to ARCHIVE.holdall. Then signs the roots of the archive, which stand for
-everything in it, and writes the signature to ARCHIVE.minisig. A damaged archive
-is not signed.
+		Long: `Reads all of an archive, compares it with its checksums, and writes an index
+with digests to ARCHIVE.holdall. Then signs the roots of the archive, which
+stand for everything in it, and writes the signature to ARCHIVE.minisig. A
+damaged archive is not signed.
 
 Keys and signatures are those of minisign. --new-key makes a key: FILE must stay
 secret, and FILE.pub is for your readers. With --trusted FILE.pub, verbs read
 nothing that the signature does not cover.
 
---no-index writes no index. Readers then compare the list of the archive with the
-signature, so each file must have a BLAKE3, as in CAF and RVN.`,
+--no-index writes no index. Readers then compare the list of the archive with
+the signature, so each file must have a BLAKE3, as in CAF and RVN.`,
 		Example: `  holdall sign --new-key release.key
   holdall sign docs.caf --key release.key
   holdall --trusted release.key.pub cat docs.caf guide/intro.md
@@ -132,7 +133,7 @@ func (a *app) sign(ctx context.Context, address string, secret minisign.Secret, 
 		return err
 	}
 	name = strings.TrimRight(name, "/")
-	sig := name + holdall.SignatureSuffix
+	sig := name + root.Suffix
 	g := output.Guard{Kind: "a signature", Ours: func(p format.Probe) bool { return bytes.HasPrefix(p.Head, []byte("untrusted comment: ")) }, Force: a.force}
 	if err := g.Check(ctx, st, sig); err != nil {
 		return err

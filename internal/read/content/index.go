@@ -93,12 +93,7 @@ func (s *Source) WriteIndex(ctx context.Context, to store.Store, toName string, 
 		digests.rows = s.NewRows()
 		defer digests.rows.Close()
 		from.rows = digests.rows
-		build.Contents = func() (string, error) {
-			if digests.rows.holes > 0 {
-				return "", nil
-			}
-			return digests.rows.Sum(ctx)
-		}
+		build.Contents = func() (string, error) { return digests.rows.Sum(ctx) }
 	}
 	if o.Points {
 		build.Stored = s.Stored

@@ -4,16 +4,21 @@ package root
 
 import (
 	"bufio"
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/sorter"
+	"github.com/holdall/holdall/internal/base/minisign"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Rows are what the root of contents is the BLAKE3 of: a line for each entry, sorted by name. They are the
@@ -127,4 +132,51 @@ func ParseComment(c string) (s Statement, err error) {
 		*into = sum
 	}
 	return s, nil
+}
+
+// Suffix is appended to the name of an archive to get the name of its signature.
+const Suffix = ".minisig"
+
+// Signed returns what one of the keys has signed of an archive, and the ID of that key.
+func Signed(ctx context.Context, st store.Store, archive string, trusted []string) (s Statement, by string, err error) {
+	var keys []minisign.Key
+	for _, text := range trusted {
+		k, err := minisign.ParseKey([]byte(text))
+		if err != nil {
+			return s, "", err
+		}
+		keys = append(keys, k)
+	}
+	name := strings.TrimSuffix(archive, "/") + Suffix
+	file, err := readSignature(ctx, st, name)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) { // a bucket that may not be listed
+		return s, "", fmt.Errorf("there is no signature %s beside it", format.Escape(name))
+	}
+	if err != nil {
+		return s, "", err
+	}
+	sig, err := minisign.ParseSignature(file)
+	if err == nil {
+		s, err = ParseComment(sig.Comment)
+	}
+	if err == nil {
+		var k minisign.Key
+		k, err = sig.Verify(s.Text(), keys)
+		by = k.ID()
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", format.Escape(name), err)
+	}
+	return s, by, err
+}
+
+func readSignature(ctx context.Context, st store.Store, name string) ([]byte, error) {
+	o, err := st.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer o.Close()
+	b := make([]byte, minisign.MaxFile+1)
+	n, err := storekit.ReadHead(ctx, o, b)
+	return b[:n], err
 }
