@@ -137,7 +137,7 @@ func BuildIndex(ctx context.Context, address, to string, o IndexOptions) (IndexS
 	if err := g.Check(ctx, toStore, toName); err != nil {
 		return IndexSummary{}, err
 	}
-	o.Index, o.FewLookups = UseIndex{}, false
+	o.Index, o.Trusted, o.FewLookups = UseIndex{}, nil, false // the archive itself is read
 	o.once = o.Chunk == 0 // with digests, contents are read some time after they are listed
 	a, err := open(ctx, st, name, o.OpenOptions)
 	if err != nil {

@@ -84,7 +84,7 @@ func (p opening) trust(ctx context.Context, by store.Store, a *Archive) error {
 	if o.NoVerify || o.Index.sizeOnly {
 		return errors.New("contents are not compared")
 	}
-	s, id, err := root.Signed(ctx, p.st, p.name, o.Trusted)
+	s, id, _, err := root.Signed(ctx, p.st, p.name, o.Trusted)
 	if err != nil {
 		return err
 	}

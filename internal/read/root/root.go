@@ -137,23 +137,23 @@ func ParseComment(c string) (s Statement, err error) {
 // Suffix is appended to the name of an archive to get the name of its signature.
 const Suffix = ".minisig"
 
-// Signed returns what one of the keys has signed of an archive, and the ID of that key.
-func Signed(ctx context.Context, st store.Store, archive string, trusted []string) (s Statement, by string, err error) {
+// Signed returns what one of the keys has signed of an archive, the ID of that key, and the signature.
+func Signed(ctx context.Context, st store.Store, archive string, trusted []string) (s Statement, by string, file []byte, err error) {
 	var keys []minisign.Key
 	for _, text := range trusted {
 		k, err := minisign.ParseKey([]byte(text))
 		if err != nil {
-			return s, "", err
+			return s, "", nil, err
 		}
 		keys = append(keys, k)
 	}
 	name := strings.TrimSuffix(archive, "/") + Suffix
-	file, err := readSignature(ctx, st, name)
+	file, err = readSignature(ctx, st, name)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) { // a bucket that may not be listed
-		return s, "", fmt.Errorf("there is no signature %s beside it", format.Escape(name))
+		return s, "", nil, fmt.Errorf("there is no signature %s beside it", format.Escape(name))
 	}
 	if err != nil {
-		return s, "", err
+		return s, "", nil, err
 	}
 	sig, err := minisign.ParseSignature(file)
 	if err == nil {
@@ -167,7 +167,7 @@ func Signed(ctx context.Context, st store.Store, archive string, trusted []strin
 	if err != nil {
 		err = fmt.Errorf("%s: %w", format.Escape(name), err)
 	}
-	return s, by, err
+	return s, by, file, err
 }
 
 func readSignature(ctx context.Context, st store.Store, name string) ([]byte, error) {
