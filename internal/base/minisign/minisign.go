@@ -92,7 +92,7 @@ const (
 	memAt    = 46                      // u64
 	idAt     = 54                      // 8 bytes
 	secretAt = 62                      // 64 bytes
-	sumAt    = 126                     // BLAKE2b-256 of the algorithm, the ID and the key
+	sumAt    = 126                     // BLAKE2b-256 of the algorithm, the ID and the key, if it is encrypted
 	fileLen  = sumAt + blake2b.Size256 //
 	mostKDF  = 2 << 30                 // bytes of memory that a password may take
 	kdf      = "Sc"
@@ -104,8 +104,6 @@ func (s Secret) File() []byte {
 	copy(b, signAlg+"\x00\x00B2")
 	copy(b[idAt:], s.id[:])
 	copy(b[secretAt:], s.of)
-	sum := keySum(b)
-	copy(b[sumAt:], sum[:])
 	return fmt.Appendf(nil, "%sminisign secret key %s, without a password\n%s\n", untrusted, idText(s.id), base64.StdEncoding.EncodeToString(b))
 }
 
@@ -142,14 +140,11 @@ func ParseSecret(file []byte, password string) (s Secret, err error) {
 			return s, err
 		}
 		subtle.XORBytes(b[idAt:], b[idAt:], stream)
-	default:
-		return s, bad
-	}
-	if sum := keySum(b); subtle.ConstantTimeCompare(sum[:], b[sumAt:]) == 0 {
-		if string(b[kdfAt:sumAlgAt]) == kdf {
+		if sum := keySum(b); subtle.ConstantTimeCompare(sum[:], b[sumAt:]) == 0 {
 			return s, fmt.Errorf("%w, and this is not its password", ErrPassword)
 		}
-		return s, errors.New("the secret key is damaged")
+	default:
+		return s, bad
 	}
 	copy(s.id[:], b[idAt:])
 	s.of = ed25519.PrivateKey(b[secretAt:sumAt])

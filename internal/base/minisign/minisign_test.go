@@ -91,6 +91,8 @@ func encrypted(t *testing.T, s Secret, password string) []byte {
 	copy(b[kdfAt:], kdf)
 	binary.LittleEndian.PutUint64(b[opsAt:], 32768)
 	binary.LittleEndian.PutUint64(b[memAt:], 16<<20)
+	sum := keySum(b)
+	copy(b[sumAt:], sum[:])
 	n, p, err := scryptOf(32768, 16<<20)
 	if err != nil {
 		t.Fatal(err)
