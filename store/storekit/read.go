@@ -30,6 +30,22 @@ func AddressOf(st store.Store, name string) string {
 	return ""
 }
 
+// Under returns the store that has what is stored, of which st is a layer, or st if it is none.
+func Under(st store.Store) store.Store {
+	if layer := st.Can().Layer; layer != nil {
+		return layer.Below
+	}
+	return st
+}
+
+// Over returns the layer that st is over another store, or that store if st is none.
+func Over(st, below store.Store) store.Store {
+	if layer := st.Can().Layer; layer != nil {
+		return layer.Over(below, nil)
+	}
+	return below
+}
+
 // OpenInfo opens an object and requests its Info.
 func OpenInfo(ctx context.Context, st store.Store, name string) (o store.Object, info store.Info, err error) {
 	if o, err = st.Open(ctx, name); err != nil {
