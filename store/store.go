@@ -43,9 +43,11 @@ type Abilities struct {
 	// and sending requests in parallel then gain nothing.
 	Near bool
 
-	// Layer is set if the objects are made of those that another store has under the same names, as
-	// by decrypting them.
-	Layer *Layer
+	// Below is the store of what is stored, if the objects are made of those that it has under the same
+	// names, as by decrypting them. Over makes them of another one instead. If heal is not nil, it is called
+	// for something that is damaged. It returns a store that has the objects below as they were, or nil.
+	Below Store
+	Over  func(below Store, heal func(ctx context.Context) Store) Store
 
 	// Address returns the address of an object, for [OpenAddress]. It contains no secrets: a user
 	// name or a query is left out.
@@ -145,16 +147,6 @@ type Abilities struct {
 	// Adopt returns an object for an open local file, so that a writer of the store can copy it
 	// without reading it. Closing the object closes f.
 	Adopt func(f *os.File) (Object, error)
-}
-
-// A Layer is how a store is made of another one.
-type Layer struct {
-	Below Store // has what is stored
-
-	// Over returns the same layer over another store, such as one that caches what Below has. If heal is
-	// not nil, it is called when something of an object is damaged. It returns a store that has the
-	// objects as they were, or nil if there is none.
-	Over func(below Store, heal func(ctx context.Context) Store) Store
 }
 
 // A Folder is a set of objects that appear together at Commit, or not at all.
@@ -312,9 +304,6 @@ type Branch struct {
 	Info
 	All bool
 }
-
-// ErrDamaged means that what is stored is not what was written, as the store itself can tell.
-var ErrDamaged = errors.New("damaged")
 
 // ErrChanged means that an object changed while it was being read.
 var ErrChanged = errors.New("changed while it was being read")

@@ -2,6 +2,7 @@ package age
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -10,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,25 +24,22 @@ import (
 
 const (
 	page     = 64 << 10
-	sealed   = page + chacha20poly1305.Overhead // a page as it is stored
+	tag      = chacha20poly1305.Overhead
+	sealed   = page + tag // a page as it is stored
 	nonceLen = 16
 
-	frontLen  = 8 << 10 // a first read, in which headers with a few recipients are
+	frontLen  = 8 << 10 // the first read, in which headers with some recipients are
 	mostFront = 2<<20 + nonceLen
 	intro     = "age-encryption.org/"
+	opDecrypt = "decrypt"
 )
 
-// An object is read by pages. Its header is read when it is needed.
 type object struct {
-	st      *Store
-	name    string
-	in      store.Object // nil if it is missing
-	closed  atomic.Bool
-	loading chan struct{} // held while the header is read
-	lay     atomic.Pointer[layout]
-	kept    kept
-
-	healed atomic.Pointer[object] // read instead, after damage
+	st   *Store
+	name string
+	in   store.Object
+	mu   sync.Mutex // held while the header is read
+	lay  atomic.Pointer[layout]
 }
 
 // A layout says where the pages are.
@@ -56,33 +53,26 @@ type layout struct {
 	front run
 }
 
-// A run is what was read of an object before.
+// A run is what was read before.
 type run struct {
 	off int64
 	b   []byte
 }
 
-// A kept is the page that was read in part, which the next read may need.
-type kept struct {
-	sync.Mutex
-	n int64 // its number + 1
-	b []byte
+// fail returns an error about n bytes at an offset, or about all of the object if that is -1.
+func (o *object) fail(off, n int64, err error) error {
+	return &store.Error{Op: opDecrypt, Name: o.name, Off: off, Len: n, Err: err}
 }
 
-// A work is what a read needs. Works are used again.
-type work struct {
-	nonce [chacha20poly1305.NonceSize]byte
-	b     []byte
+// damaged returns an error with a text, which may have been stored and is cut short.
+func damaged(text string, a ...any) error {
+	line, _, _ := strings.Cut(fmt.Sprintf(text, a...), "\n")
+	return fmt.Errorf("%w: %s", storekit.ErrDamaged, line[:min(len(line), 250)])
 }
 
-var works = sync.Pool{New: func() any { return &work{} }}
-
-// mostWork is the longest buffer that is used again.
-const mostWork = 4<<20 + 2*sealed
-
-// header reads the beginning of an object, and more bytes if it is read anyway.
-func (o *object) header(ctx context.Context, more int) (front, header []byte, err error) {
-	for size := frontLen + more; ; size = min(8*size, mostFront) {
+// header reads the beginning of an object.
+func (o *object) header(ctx context.Context) (front, header []byte, err error) {
+	for size := frontLen; ; size = min(8*size, mostFront) {
 		front = make([]byte, size)
 		n, err := storekit.ReadHead(ctx, o.in, front)
 		if err != nil {
@@ -95,83 +85,61 @@ func (o *object) header(ctx context.Context, more int) (front, header []byte, er
 			return front, header, nil
 		case n == size && size < mostFront && (err == nil || errors.Is(err, io.EOF)):
 			continue
-		case bytes.HasPrefix(front, []byte("-----BEGIN AGE")):
-			err = errArmor
 		case n == 0 || !bytes.HasPrefix(front, []byte(intro[:min(n, len(intro))])):
-			err = errPlain
+			err = errors.New("it is not encrypted by age, or as text (--armor), or its beginning is damaged: leave out age: if it is plain")
 		case err == nil || errors.Is(err, io.EOF):
-			err = &fault{what: "it is truncated in its header"}
+			err = damaged("it is truncated in its header")
 		default:
-			err = &fault{"its header is damaged", err}
+			err = damaged("its header: %v", err)
 		}
-		return nil, nil, o.failed(err)
+		return nil, nil, o.fail(-1, 0, err)
 	}
 }
 
-// What is stored may be no file of age.
-var (
-	errArmor = errors.New("it is encrypted as text, which cannot be read in part: encrypt it without --armor")
-	errPlain = errors.New("it is not encrypted by age, or its beginning is damaged: leave out age: if it is plain")
-)
-
-// A fault is damage of what is stored. It matches [store.ErrDamaged].
-type fault struct {
-	what  string
-	cause error
-}
-
-func (e *fault) Is(target error) bool { return target == store.ErrDamaged }
-
-func (e *fault) Error() string {
-	if e.cause == nil {
-		return e.what
+// unwrap returns the key of an object with a header.
+func (k *Keys) unwrap(header []byte) ([]byte, error) {
+	if key, ok := known.Load(k.phrase + string(header)); ok {
+		return key.([]byte), nil
 	}
-	return e.what + ": " + short(e.cause.Error())
+	if len(k.Identities) == 0 {
+		return nil, noKey("it is encrypted: set " + identityVar + " to a file with the secret key, or " + passphraseVar + " to one with the passphrase")
+	}
+	key, err := age.DecryptHeader(header, k.Identities...)
+	if none, ok := errors.AsType[*age.NoIdentityMatchError](err); ok {
+		to := strings.Join(none.StanzaTypes, ", ")
+		return nil, noKey("no key of " + identityVar + " or " + passphraseVar + " fits: it is encrypted to others (" + to[:min(len(to), 99)] + "), or its header is damaged")
+	}
+	if err != nil {
+		return nil, damaged("its header: %v", err)
+	}
+	if k.phrase != "" && bytes.Contains(header, []byte("\n-> scrypt ")) {
+		known.Store(k.phrase+string(header), key)
+	}
+	return key, nil
 }
 
-// short returns the beginning of a text that has something of what is stored in it.
-func short(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
-	return line[:min(len(line), 200)]
-}
-
-// failed returns an error of all of an object.
-func (o *object) failed(err error) error {
-	return &store.Error{Op: "decrypt", Name: o.name, Off: -1, Err: err}
-}
-
-// sizes returns, for all pages with their tags, how long their contents are, the number of the last page, and
-// how many bytes they take. A page of which no content is left is not one.
+// sizes returns how long the contents of stored pages are, the number of the last page, and where it ends. A
+// page without contents is none, unless it is the only one.
 func sizes(stored int64) (size, last, end int64) {
 	last = max(stored-1, 0) / sealed
-	rest := stored - last*sealed
-	if rest <= chacha20poly1305.Overhead && last > 0 {
-		last, rest = last-1, sealed
+	if stored-last*sealed <= tag && last > 0 {
+		last--
 	}
-	return last*page + max(rest-chacha20poly1305.Overhead, 0), last, last*sealed + rest
+	end = min((last+1)*sealed, stored)
+	return max(end-(last+1)*tag, 0), last, end
 }
 
-// layout returns where the pages are. It requests the beginning of the object, once.
-func (o *object) layout(ctx context.Context, more int) (*layout, error) {
-	if o.closed.Load() {
-		return nil, &store.Error{Op: "read", Name: o.name, Off: -1, Err: fs.ErrClosed}
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
+// layout reads the header, once.
+func (o *object) layout(ctx context.Context) (*layout, error) {
 	if l := o.lay.Load(); l != nil {
-		return l, nil
+		return l, ctx.Err()
 	}
-	select {
-	case o.loading <- struct{}{}:
-		defer func() { <-o.loading }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if l := o.lay.Load(); l != nil {
-		return l, nil
+		return l, ctx.Err()
 	}
-	front, header, err := o.header(ctx, more)
+	front, header, err := o.header(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -180,175 +148,110 @@ func (o *object) layout(ctx context.Context, more int) (*layout, error) {
 		return nil, err
 	}
 	key, err := o.st.keys.unwrap(header)
-	if err != nil {
-		return nil, o.failed(err)
+	if err == nil {
+		key, err = hkdf.Key(sha256.New, key, front[len(header):l.start], "payload", chacha20poly1305.KeySize)
 	}
-	if key, err = hkdf.Key(sha256.New, key, front[len(header):l.start], "payload", chacha20poly1305.KeySize); err != nil {
-		return nil, err
-	}
-	if l.aead, err = chacha20poly1305.New(key); err != nil {
-		return nil, err
+	if err == nil {
+		l.aead, err = chacha20poly1305.New(key)
 	}
 	stored := l.info.Size - l.start
-	if stored < chacha20poly1305.Overhead {
-		return nil, o.failed(&fault{what: "it is truncated in its first page"})
+	if err == nil && stored < tag {
+		err = damaged("it is truncated in its first page")
+	}
+	if err != nil {
+		return nil, o.fail(-1, 0, err)
 	}
 	l.info.Size, l.last, l.end = sizes(stored)
-	l.end += l.start
-	l.torn = l.end < l.start+stored
-	// That there is nothing is proven now, since nobody reads it. What may be healed is so before its
-	// length is told, if that takes no request.
-	if l.info.Size == 0 || o.st.heal != nil && o.st.below.Can().Near {
-		if err := o.pages(ctx, l, nil, l.info.Size, l.last, run{}); err != nil {
-			return nil, err
-		}
+	l.end, l.torn = l.start+l.end, l.end < stored
+	if l.info.Size == 0 { // nobody else would find out whether that is right
+		err = o.pages(ctx, l, nil, 0, run{})
 	}
-	o.lay.Store(l)
-	return l, nil
+	if err == nil {
+		o.lay.Store(l)
+	}
+	return l, err
 }
 
-// fetch fills b with stored bytes.
-func (o *object) fetch(ctx context.Context, b []byte, off int64, from ...run) error {
-	for _, r := range from {
-		if at := off - r.off; at >= 0 && at <= int64(len(r.b)-len(b)) {
-			copy(b, r.b[at:])
-			return nil
-		}
-	}
-	return o.in.ReadAt(ctx, b, off)
-}
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// pages fills p from an offset on that lies in the pages up to last.
-func (o *object) pages(ctx context.Context, l *layout, p []byte, off, last int64, held run) error {
-	first := min(off/page, last)
-	if first == last && o.kept.read(p, first, off) {
-		return nil
-	}
+// pages fills p from an offset on.
+func (o *object) pages(ctx context.Context, l *layout, p []byte, off int64, end run) error {
+	first, last := off/page, (off+max(int64(len(p)), 1)-1)/page
 	at := l.start + first*sealed
 	n := int(min(l.start+(last+1)*sealed, l.end) - at)
-	w := works.Get().(*work)
-	defer func() {
-		if cap(w.b) <= mostWork {
-			works.Put(w)
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	if cap(*buffer) < n {
+		*buffer = make([]byte, n)
+	}
+	b, read := (*buffer)[:n], false
+	for _, r := range []run{l.front, end} {
+		if skip := at - r.off; !read && skip >= 0 && skip <= int64(len(r.b)-n) {
+			read = copy(b, r.b[skip:]) == n
 		}
-	}()
-	if cap(w.b) < n {
-		w.b = make([]byte, n)
 	}
-	b := w.b[:n]
-	if err := o.fetch(ctx, b, at, held, l.front); err != nil {
-		return err
+	if !read {
+		if err := o.in.ReadAt(ctx, b, at); err != nil {
+			return err
+		}
 	}
+	var nonce [chacha20poly1305.NonceSize]byte
 	for i := first; i <= last; i++ {
 		c := b[:min(sealed, len(b))]
 		b = b[len(c):]
-		to, skip := c[:0], max(off-i*page, 0)
-		whole := skip == 0 && len(c)-chacha20poly1305.Overhead <= len(p) && len(p) > 0
-		if whole {
+		skip, to := max(off-i*page, 0), c[:0]
+		if skip == 0 && len(p) >= len(c)-tag {
 			to = p[:0]
 		}
-		plain, err := l.aead.Open(to, w.at(i, i == l.last), c, nil)
+		plain, err := l.aead.Open(to, l.nonce(&nonce, i, i == l.last), c, nil)
 		if err != nil || i == l.last && l.torn {
-			return o.broken(ctx, l, i)
+			if plain, err = o.again(ctx, l, i, make([]byte, len(c))); err != nil {
+				return err
+			}
 		}
-		if whole {
-			p = p[len(plain):]
-			continue
-		}
-		o.kept.keep(i, plain)
 		p = p[copy(p, plain[skip:]):]
 	}
 	return nil
 }
 
-// at returns the nonce of a page.
-func (w *work) at(n int64, last bool) []byte {
-	binary.BigEndian.PutUint64(w.nonce[3:], uint64(n))
-	w.nonce[11] = 0
+// nonce returns the nonce of a page.
+func (l *layout) nonce(b *[chacha20poly1305.NonceSize]byte, n int64, last bool) []byte {
+	binary.BigEndian.PutUint64(b[3:], uint64(n))
+	b[11] = 0
 	if last {
-		w.nonce[11] = 1
+		b[11] = 1
 	}
-	return w.nonce[:]
+	return b[:]
 }
 
-func (k *kept) read(p []byte, n, off int64) bool {
-	k.Lock()
-	defer k.Unlock()
-	return k.n == n+1 && copy(p, k.b[off-n*page:]) == len(p)
-}
-
-func (k *kept) keep(n int64, plain []byte) {
-	k.Lock()
-	defer k.Unlock()
-	k.n, k.b = n+1, append(k.b[:0], plain...)
-}
-
-// broken says what is wrong with a page.
-func (o *object) broken(ctx context.Context, l *layout, n int64) error {
+// again returns a damaged page as it is healed, or says what is wrong with it. b is as long as it.
+func (o *object) again(ctx context.Context, l *layout, n int64, b []byte) (plain []byte, err error) {
 	at := l.start + n*sealed
-	b := make([]byte, min(sealed, l.end-at))
+	var nonce [chacha20poly1305.NonceSize]byte
+	if o.st.heal != nil && !l.torn {
+		if st := o.st.heal(ctx); st != nil && storekit.Briefly(st, o.name).ReadAt(ctx, b, at) == nil {
+			if plain, err = l.aead.Open(nil, l.nonce(&nonce, n, n == l.last), b, nil); err == nil {
+				return plain, nil
+			}
+		}
+	}
 	if err := o.in.ReadAt(ctx, b, at); err != nil {
-		return err
+		return nil, err
 	}
-	what := fmt.Sprintf("the page of %d bytes at %d of what is stored does not match its key", len(b), at)
-	for last, other := range map[bool]string{false: "it is truncated: there were pages after %d of what is stored", true: "it goes on after its last page, at %d of what is stored"} {
-		if _, err := l.aead.Open(nil, new(work).at(n, last), b, nil); err == nil {
-			what = fmt.Sprintf(other, at+int64(len(b)))
-		}
+	err = damaged("the page of %d bytes at %d of what is stored does not decrypt", len(b), at)
+	if _, cut := l.aead.Open(nil, l.nonce(&nonce, n, false), b, nil); cut == nil {
+		err = damaged("it is truncated: pages are missing at %d of what is stored", at+int64(len(b)))
+	} else if _, over := l.aead.Open(nil, l.nonce(&nonce, n, true), b, nil); over == nil {
+		err = damaged("it goes on after its last page, at %d of what is stored", at+int64(len(b)))
 	}
-	return &store.Error{Op: "decrypt", Name: o.name, Off: n * page, Len: int64(len(b)) - chacha20poly1305.Overhead, Err: &fault{what: what}}
-}
-
-// whole calls do with an object that reads o. If that fails because of damage, it is called again
-// with the healed object, if there is one.
-func (o *object) whole(ctx context.Context, do func(*object) error) error {
-	if healed := o.healed.Load(); healed != nil {
-		return do(healed)
-	}
-	err := do(o)
-	if err != nil {
-		if healed := o.cure(ctx, err); healed != nil {
-			if do(healed) != nil {
-				return errors.Join(err, healed.Close())
-			}
-			if !o.healed.CompareAndSwap(nil, healed) {
-				return healed.Close()
-			}
-			return nil
-		}
-	}
-	return err
-}
-
-// cure returns the object as it was before an error, or nil if the error is none of what is stored.
-func (o *object) cure(ctx context.Context, err error) *object {
-	if o.st.heal == nil || ctx.Err() != nil || storekit.Temporary(err) || errors.Is(err, fs.ErrNotExist) && !o.st.below.Can().Near {
-		return nil
-	}
-	for _, other := range []error{store.ErrChanged, fs.ErrClosed, io.ErrUnexpectedEOF} {
-		if errors.Is(err, other) {
-			return nil
-		}
-	}
-	st := o.st.heal(ctx)
-	if st == nil {
-		return nil
-	}
-	healed, err := (&Store{below: st, keys: o.st.keys}).Open(ctx, o.name)
-	if err != nil {
-		return nil
-	}
-	return healed.(*object)
+	return nil, o.fail(n*page, int64(len(b))-tag, err)
 }
 
 func (o *object) Info(ctx context.Context) (info store.Info, err error) {
-	err = o.whole(ctx, func(o *object) error {
-		l, err := o.layout(ctx, 0)
-		if err == nil {
-			info = l.info
-		}
-		return err
-	})
+	l, err := o.layout(ctx)
+	if err == nil {
+		info = l.info
+	}
 	return info, err
 }
 
@@ -356,75 +259,52 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if len(p) == 0 {
 		return nil
 	}
-	return o.whole(ctx, func(o *object) error {
-		l, err := o.layout(ctx, 0)
-		if err != nil {
-			return err
-		}
-		if off < 0 || off > l.info.Size-int64(len(p)) {
-			return &store.Error{Op: "read", Name: o.name, Off: off, Len: int64(len(p)), Err: io.ErrUnexpectedEOF}
-		}
-		return o.pages(ctx, l, p, off, (off+int64(len(p))-1)/page, run{})
-	})
+	l, err := o.layout(ctx)
+	if err != nil {
+		return err
+	}
+	if off < 0 || off > l.info.Size-int64(len(p)) {
+		return &store.Error{Op: "read", Name: o.name, Off: off, Len: int64(len(p)), Err: io.ErrUnexpectedEOF}
+	}
+	return o.pages(ctx, l, p, off, run{})
 }
 
-// Can returns the abilities to read: what else the object below has is of what is stored.
+// Can returns how to read an end. Everything else that the object below has is about what is stored.
 func (o *object) Can() store.ObjectAbilities { return store.ObjectAbilities{ReadEnd: o.readEnd} }
 
-// readEnd reads an end. For one at the end, the header is requested at the same time.
+// readEnd requests the header and the end at the same time.
 func (o *object) readEnd(ctx context.Context, p []byte, tail bool) (n int, err error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	some := (len(p) + page - 1) / page * sealed
-	err = o.whole(ctx, func(o *object) error {
-		var end run
-		var both sync.WaitGroup
-		var failed error
-		more := some
-		if tail {
-			more = 0
-		}
-		if tail && o.lay.Load() == nil && o.in.Can().ReadEnd != nil {
-			both.Go(func() {
-				b := make([]byte, some+sealed) // the end may begin within a page
-				n, err := storekit.ReadTail(ctx, o.in, b)
-				end.b, failed = b[:n], err
-			})
-		}
-		l, err := o.layout(ctx, more)
-		both.Wait()
-		if err == nil {
-			err = failed
-		}
+	var end run
+	var wait sync.WaitGroup
+	var failed error
+	if below := o.in.Can().ReadEnd; tail && below != nil && o.lay.Load() == nil {
+		end.b = make([]byte, (len(p)+2*page-1)/page*sealed) // it may begin within a page
+		wait.Go(func() { n, failed = below(ctx, end.b, true) })
+	}
+	l, err := o.layout(ctx)
+	wait.Wait()
+	if err = cmp.Or(err, failed); err != nil {
+		return 0, err
+	}
+	if end.b != nil {
+		info, err := o.in.Info(ctx)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		if end.b != nil {
-			info, err := o.in.Info(ctx)
-			if err != nil {
-				return err
-			}
-			end.off = info.Size - int64(len(end.b))
-		}
-		off := int64(0)
-		n = int(min(int64(len(p)), l.info.Size))
-		if tail {
-			off = l.info.Size - int64(n)
-		}
-		return o.pages(ctx, l, p[:n], off, max(off+int64(n)-1, 0)/page, end)
-	})
-	return n, err
+		end = run{info.Size - int64(n), end.b[:n]}
+	}
+	n = int(min(int64(len(p)), l.info.Size))
+	off := int64(0)
+	if tail {
+		off = l.info.Size - int64(n)
+	}
+	return n, o.pages(ctx, l, p[:n], off, end)
 }
 
 func (o *object) Close() error {
-	o.closed.Store(true)
-	var err error
-	if healed := o.healed.Load(); healed != nil {
-		err = healed.Close()
-	}
-	if o.in == nil {
-		return err
-	}
-	return errors.Join(err, o.in.Close())
+	o.lay.Store(nil)
+	return o.in.Close()
 }

@@ -1,6 +1,7 @@
 package storekit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,18 +31,16 @@ func AddressOf(st store.Store, name string) string {
 	return ""
 }
 
-// Under returns the store that has what is stored, of which st is a layer, or st if it is none.
-func Under(st store.Store) store.Store {
-	if layer := st.Can().Layer; layer != nil {
-		return layer.Below
-	}
-	return st
-}
+// ErrDamaged means that what is stored is not what was written, as the store itself can tell.
+var ErrDamaged = errors.New("archive is damaged")
+
+// Under returns the store of what is stored, if st is a layer over one, or else st.
+func Under(st store.Store) store.Store { return cmp.Or(st.Can().Below, st) }
 
 // Over returns the layer that st is over another store, or that store if st is none.
 func Over(st, below store.Store) store.Store {
-	if layer := st.Can().Layer; layer != nil {
-		return layer.Over(below, nil)
+	if over := st.Can().Over; over != nil {
+		return over(below, nil)
 	}
 	return below
 }
