@@ -62,6 +62,23 @@ func TestWhereArchivesMayLead(t *testing.T) {
 		{"https://h/d", "x.lindi.tar", "file:///etc/passwd", nil, ""},
 		{"https://h/d", "x.lindi.tar", "//evil/x", nil, ""},
 		{"", "x.lindi.tar", "raw.h5", nil, "raw.h5"},
+		{"age:/data", "x.lindi.tar", "raw.h5", nil, "raw.h5"},
+		{"age:/data", "x.lindi.tar", "../raw.h5", nil, ""},
+		{"age:/data", "x.lindi.tar", "age:/data/raw.h5", nil, "raw.h5"},
+		{"age:/data", "x.lindi.tar", "age:/other/raw.h5", nil, ""},
+		{"age:/data", "x.lindi.tar", "../other/raw.h5", []string{"/other"}, "age:/data/../other/raw.h5"},
+		{"age:/data", "x.lindi.tar", "age:/other/raw.h5", []string{"/other"}, "age:/other/raw.h5"},
+		{"age:/data", "x.lindi.tar", "age:/other/raw.h5", []string{"age:/other"}, "age:/other/raw.h5"},
+		{"age:/data", "x.lindi.tar", "/data/raw.h5", nil, ""},
+		{"age:/data", "x.lindi.tar", "/data/raw.h5", []string{"/data"}, "/data/raw.h5"},
+		{"/data", "x.lindi.tar", "age:/data/raw.h5", nil, ""},
+		{"/data", "x.lindi.tar", "age:raw.h5", nil, ""},
+		{"age:https://h/d", "x.lindi.tar", "../other/raw.h5", nil, "age:https://h/other/raw.h5"},
+		{"age:https://h/d", "x.lindi.tar", "https://h/elsewhere", nil, "https://h/elsewhere"},
+		{"age:https://h/d", "x.lindi.tar", "age:https://evil/x", nil, ""},
+		{"age:https://h/d", "x.lindi.tar", "/etc/passwd", nil, ""},
+		{"age:https://h/d", "x.lindi.tar", "age:/etc/passwd", nil, ""},
+		{"https://h/d", "x.lindi.tar", "age:/etc/passwd", nil, ""},
 	} {
 		var st store.Store = &placed{base: tt.base}
 		if tt.base == "" {
