@@ -97,9 +97,13 @@ func (x Rule) mayLead(whole, name string) bool {
 	case name != "":
 		return true
 	}
-	_, own := store.CutLayer(storekit.AddressOf(x.Store, x.Name))
-	_, whole = store.CutLayer(whole) // where something is does not depend on it
-	if scheme := store.Scheme(own); scheme != "" && scheme == store.Scheme(whole) && origin(own) == origin(whole) && origin(own) != "" {
+	_, own := store.CutLayer(storekit.AddressOf(x.Store, x.Name)) // where something is does not depend on it
+	_, whole = store.CutLayer(whole)
+	scheme := store.Scheme(own)
+	switch {
+	case scheme != store.Scheme(whole):
+	case scheme == "" && own != "" && path.IsAbs(whole) && inFolder(folderOf(own), path.Clean(whole)),
+		scheme != "" && origin(own) == origin(whole) && origin(own) != "":
 		return true
 	}
 	return slices.ContainsFunc(x.Allowed, func(a string) bool { return below(whole, a) })
