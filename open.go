@@ -152,24 +152,24 @@ func open(ctx context.Context, st store.Store, name string, o OpenOptions) (*Arc
 // what parity restores is right.
 func openLayer(ctx context.Context, st store.Store, name string, o OpenOptions) (*Archive, error) {
 	var guard atomic.Pointer[parity.Guard]
-	var why error
-	find := sync.OnceValue(func() store.Store { // when something is damaged
+	find := sync.OnceValues(func() (store.Store, error) {
 		ctx := context.WithoutCancel(ctx)
-		var g *parity.Guard
-		if g, why = parity.Locate(ctx, st.Can().Below, name, o.Parity); g == nil {
-			return nil
+		g, err := parity.Locate(ctx, st.Can().Below, name, o.Parity)
+		if g == nil {
+			return nil, err
 		}
 		g.OnHeal, g.Unsound = o.OnHeal, func(context.Context) bool { return true }
-		if guard.Store(g); g.Look(ctx) != nil {
-			return nil
+		err = g.Look(ctx)
+		if guard.Store(g); err != nil {
+			return nil, err
 		}
-		return g.Store()
+		return g.Store(), nil
 	})
-	heal := func(context.Context) store.Store { return find() }
+	heal := func(context.Context) store.Store { healed, _ := find(); return healed }
 	p := opening{cache.Shared(st.Can().Over(st.Can().Below, heal), o.CacheBytes), name, o}
 	a, err := p.from(ctx, p.st)
 	if err != nil && ctx.Err() == nil && !storekit.Temporary(err) {
-		if healed := find(); healed != nil {
+		if healed := heal(ctx); healed != nil {
 			p.st = cache.Shared(st.Can().Over(healed, nil), o.CacheBytes)
 			if again, aerr := p.from(ctx, p.st); aerr == nil {
 				a, err = again, nil
@@ -182,7 +182,9 @@ func openLayer(ctx context.Context, st store.Store, name string, o OpenOptions) 
 		}
 		return nil, err
 	}
-	a.guard, a.parity = &guard, why
+	if a.guard = &guard; o.Parity != "" {
+		_, a.parity = find()
+	}
 	return a, nil
 }
 

@@ -200,7 +200,8 @@ func (o *object) pages(ctx context.Context, l *layout, p []byte, off int64, end 
 		c := b[:min(sealed, len(b))]
 		b = b[len(c):]
 		skip, to := max(off-i*page, 0), c[:0]
-		if skip == 0 && len(p) >= len(c)-tag {
+		whole := skip == 0 && len(p) >= len(c)-tag
+		if whole {
 			to = p[:0]
 		}
 		plain, err := l.aead.Open(to, l.nonce(&nonce, i, i == l.last), c, nil)
@@ -208,8 +209,12 @@ func (o *object) pages(ctx context.Context, l *layout, p []byte, off int64, end 
 			if plain, err = o.again(ctx, l, i, make([]byte, len(c))); err != nil {
 				return err
 			}
+			whole = false
 		}
-		p = p[copy(p, plain[skip:]):]
+		if !whole {
+			copy(p, plain[skip:])
+		}
+		p = p[min(len(p), len(plain)-int(skip)):]
 	}
 	return nil
 }
