@@ -54,6 +54,9 @@ func Amend(ctx context.Context, address string, o OpenOptions) (*Amendment, erro
 	if f.Amend == nil {
 		return nil, fmt.Errorf("%s: %w", f.Name, pack.ErrImmutable)
 	}
+	if st.Can().Over != nil {
+		return nil, fmt.Errorf("it is encrypted: %w", pack.ErrImmutable)
+	}
 	keep, odd := parity.Keep(ctx, st, name)
 	below := st
 	if keep != nil {

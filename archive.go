@@ -2,8 +2,10 @@ package holdall
 
 import (
 	"context"
+	"errors"
 	"io"
 	"iter"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdall/holdall/format"
@@ -11,6 +13,7 @@ import (
 	"github.com/holdall/holdall/internal/read/content"
 	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/internal/read/listing"
+	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
 )
 
@@ -36,6 +39,16 @@ type Archive struct {
 
 	parity   error  // why existing parity was not opened
 	signedBy string // ID of a key
+
+	guard *atomic.Pointer[parity.Guard] // of the parity below a layer
+}
+
+// below returns the guard of the parity below a layer, if it was needed.
+func (a *Archive) below() *parity.Guard {
+	if a.guard == nil {
+		return nil
+	}
+	return a.guard.Load()
 }
 
 // Source returns the archive as other packages of this module read it.
@@ -175,4 +188,10 @@ func (a *Archive) ContentsOf(ctx context.Context, entries iter.Seq2[Entry, error
 }
 
 // Close closes the archive. Later reads fail.
-func (a *Archive) Close() error { return a.src.Close() }
+func (a *Archive) Close() error {
+	err := a.src.Close()
+	if g := a.below(); g != nil {
+		err = errors.Join(err, g.Close())
+	}
+	return err
+}

@@ -137,7 +137,8 @@ func BuildIndex(ctx context.Context, address, to string, o IndexOptions) (IndexS
 	if err := g.Check(ctx, toStore, toName); err != nil {
 		return IndexSummary{}, err
 	}
-	o.Index, o.Trusted, o.FewLookups = UseIndex{}, nil, false // the archive itself is read
+	o.Index, o.Trusted = UseIndex{}, nil // the archive itself is read
+	o.FewLookups = false
 	o.once = o.Chunk == 0 // with digests, contents are read some time after they are listed
 	a, err := open(ctx, st, name, o.OpenOptions)
 	if err != nil {

@@ -1,6 +1,7 @@
 package holdall
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -140,11 +142,56 @@ func open(ctx context.Context, st store.Store, name string, o OpenOptions) (*Arc
 	if on := o.OnHeal; on != nil {
 		o.corrected = sync.OnceFunc(func() { on("its checksums") })
 	}
-	p := opening{cache.Shared(blocks.Wrap(st, o.Blocks), o.CacheBytes), name, o}
-	if o.NoVerify || o.Parity == parity.None {
+	st = blocks.Wrap(st, o.Blocks)
+	none := o.NoVerify || o.Parity == parity.None
+	if st.Can().Over != nil && !none {
+		return openLayer(ctx, st, name, o)
+	}
+	p := opening{cache.Shared(st, o.CacheBytes), name, o}
+	if none {
 		return p.from(ctx, p.st)
 	}
 	return p.healed(ctx)
+}
+
+// openLayer opens an archive whose parity is that of what is stored. The layer shows what is damaged, and that
+// what parity restores is right.
+func openLayer(ctx context.Context, st store.Store, name string, o OpenOptions) (*Archive, error) {
+	var guard atomic.Pointer[parity.Guard]
+	find := sync.OnceValues(func() (store.Store, error) {
+		ctx := context.WithoutCancel(ctx)
+		g, err := parity.Locate(ctx, st.Can().Below, name, o.Parity)
+		if g == nil {
+			return nil, err
+		}
+		g.OnHeal, g.Unsound = o.OnHeal, func(context.Context) bool { return true }
+		err = g.Look(ctx)
+		if guard.Store(g); err != nil {
+			return nil, err
+		}
+		return g.Store(), nil
+	})
+	heal := func(context.Context) store.Store { healed, _ := find(); return healed }
+	p := opening{cache.Shared(st.Can().Over(st.Can().Below, heal), o.CacheBytes), name, o}
+	a, err := p.from(ctx, p.st)
+	if err != nil && ctx.Err() == nil && !storekit.Temporary(err) {
+		if healed := heal(ctx); healed != nil {
+			p.st = cache.Shared(st.Can().Over(healed, nil), o.CacheBytes)
+			if again, aerr := p.from(ctx, p.st); aerr == nil {
+				a, err = again, nil
+			}
+		}
+	}
+	if err != nil {
+		if g := guard.Load(); g != nil {
+			g.Close()
+		}
+		return nil, err
+	}
+	if a.guard = &guard; o.Parity != "" {
+		_, a.parity = find()
+	}
+	return a, nil
 }
 
 // An opening opens one archive. All its steps share the objects of st.
@@ -307,6 +354,9 @@ func (s *spans) cover() bool {
 	return at >= s.end
 }
 
+// errEncrypted means that an archive is stored encrypted, and is opened as if it were not.
+var errEncrypted = errors.New("it is encrypted by age: put age: in front of its address")
+
 // errFolder means that no format recognised a folder.
 var errFolder = fmt.Errorf("the folder is %w", format.ErrUnknown)
 
@@ -416,6 +466,9 @@ func recognise(ctx context.Context, st store.Store, name string, o OpenOptions) 
 	defer release()
 	if err != nil {
 		return nil, nil, err
+	}
+	if bytes.HasPrefix(p.Head, []byte("age-encryption.org/")) {
+		return nil, nil, errEncrypted
 	}
 	f, err := o.formats().Detect(p)
 	if errors.Is(err, format.ErrUnknown) && p.Names != nil {

@@ -73,7 +73,7 @@ func (a *Archive) Protection(ctx context.Context) *Protection {
 	if a.IsDir() {
 		return nil
 	}
-	g, err := parity.Seek(ctx, a.src.Store, a.src.Name, a.asked.Parity, nil)
+	g, err := parity.Seek(ctx, storekit.Under(a.src.Store), a.src.Name, a.asked.Parity, nil)
 	if g == nil {
 		if err == nil {
 			return nil
@@ -98,6 +98,8 @@ func (a *Archive) Protection(ctx context.Context) *Protection {
 // Several archives are protected as one set, so that a lost archive can be recovered if it is not
 // larger than the share that may be lost. Archives of a set are in one folder, which also contains
 // the parity.
+//
+// The parity of an encrypted archive is that of what is stored, and is not encrypted itself.
 func Protect(ctx context.Context, addresses []string, to string, o ProtectOptions) (sum Protection, err error) {
 	var st store.Store
 	names := make([]string, len(addresses))
@@ -119,9 +121,11 @@ func Protect(ctx context.Context, addresses []string, to string, o ProtectOption
 		return renew(ctx, st, names[0], o.Meter)
 	case to == "":
 		if to = parity.NameOf(names); o.To == nil {
-			o.To = st
+			o.To = storekit.Under(st)
 		}
 	}
+	whole := st
+	st = storekit.Under(st)
 	toStore, toName, err := at(ctx, o.To, to)
 	if err != nil {
 		return sum, err
@@ -150,7 +154,7 @@ func Protect(ctx context.Context, addresses []string, to string, o ProtectOption
 	if err := g.Check(ctx, toStore, toName); err != nil {
 		return sum, err
 	}
-	if err := damagedNow(ctx, st, names[0], toStore, toName, o.Meter); err != nil {
+	if err := damagedNow(ctx, whole, names[0], toStore, toName, o.Meter); err != nil {
 		return sum, err
 	}
 	info, err := storekit.Write(ctx, toStore, toName, func(w store.Writer) error {
@@ -165,12 +169,12 @@ func Protect(ctx context.Context, addresses []string, to string, o ProtectOption
 // damagedNow returns an error if toName is parity that is in use for the archive, and the archive
 // no longer matches it. New parity would protect the damaged state, and the old one is needed to
 // repair it.
-func damagedNow(ctx context.Context, st store.Store, name string, to store.Store, toName string, m *Meter) error {
-	at := storekit.AddressOf(to, toName)
+func damagedNow(ctx context.Context, whole store.Store, name string, to store.Store, toName string, m *Meter) error {
+	st, at := storekit.Under(whole), storekit.AddressOf(to, toName)
 	if at == "" || !slices.ContainsFunc(parity.Names(name), func(beside string) bool { return storekit.AddressOf(st, beside) == at }) {
 		return nil
 	}
-	g, _ := parity.Seek(ctx, st, name, "", opening{st: st, name: name}.unsoundAnywhere)
+	g, _ := parity.Seek(ctx, st, name, "", opening{st: whole, name: name}.unsoundAnywhere)
 	if g == nil || g.Suits != nil {
 		return nil // it cannot be used anyway
 	}
@@ -184,7 +188,8 @@ func damagedNow(ctx context.Context, st store.Store, name string, to store.Store
 }
 
 // renew is Protect with ProtectOptions.Update.
-func renew(ctx context.Context, st store.Store, name string, m *Meter) (sum Protection, err error) {
+func renew(ctx context.Context, whole store.Store, name string, m *Meter) (sum Protection, err error) {
+	st := storekit.Under(whole)
 	g, err := parity.Seek(ctx, st, name, "", nil)
 	if err == nil && g == nil {
 		err = &fs.PathError{Op: "open", Path: parity.NameOf([]string{name}), Err: fs.ErrNotExist}
@@ -198,7 +203,7 @@ func renew(ctx context.Context, st store.Store, name string, m *Meter) (sum Prot
 	// Nothing shows whether files were added to a folder.
 	updated := !g.Same || parity.IsFolder(ctx, st, name)
 	if updated {
-		if err := damagedNow(ctx, st, name, st, parity.NameOf([]string{name}), m); err != nil {
+		if err := damagedNow(ctx, whole, name, st, parity.NameOf([]string{name}), m); err != nil {
 			return sum, err
 		}
 		if s, size, err = f.Renew(ctx, st, name, m); err != nil {
@@ -214,6 +219,10 @@ func renew(ctx context.Context, st store.Store, name string, m *Meter) (sum Prot
 // parity is, and why existing parity was ignored.
 func (a *Archive) Healing() (blocks int64, by string, ignored error) {
 	blocks, by, why := a.src.Healed()
+	if g := a.below(); g != nil {
+		blocks, by = g.Healed()
+		why = g.Suits
+	}
 	return blocks, by, errors.Join(a.parity, why)
 }
 
@@ -243,7 +252,7 @@ func (r *ParityReport) Harmed() bool { return r.Damaged > 0 || len(r.Lost) > 0 }
 // seekParity finds the parity of an archive. If the guard is nil, there is no parity, or it
 // cannot be used and the report says why.
 func seekParity(ctx context.Context, st store.Store, name, at string, o OpenOptions) (*parity.Guard, *ParityReport, error) {
-	g, err := parity.Seek(ctx, st, name, at, opening{st, name, o}.unsoundAnywhere)
+	g, err := parity.Seek(ctx, storekit.Under(st), name, at, opening{st, name, o}.unsoundAnywhere)
 	if damage, ok := errors.AsType[*format.CorruptError](err); ok && at == "" {
 		return nil, &ParityReport{At: damage.Volume, NotUsed: damage.Message, broken: true}, nil
 	}
@@ -265,7 +274,7 @@ const mostFiles = 1000
 
 // beyond finds the files of an archive that stay damaged after everything that parity can repair
 // is repaired. It returns the archive's format, or "" if the archive cannot be read.
-func (r *ParityReport) beyond(ctx context.Context, g *parity.Guard, name string, o OpenOptions) (string, error) {
+func (r *ParityReport) beyond(ctx context.Context, st store.Store, g *parity.Guard, name string, o OpenOptions) (string, error) {
 	r.Files, r.FilesBeyond = nil, 0
 	named := map[string]bool{}
 	c := check{o: VerifyOptions{OpenOptions: o}, left: g, told: map[Problem]bool{}, report: func(p Problem) {
@@ -278,7 +287,7 @@ func (r *ParityReport) beyond(ctx context.Context, g *parity.Guard, name string,
 		}
 	}}
 	defer func() { slices.Sort(r.Files) }()
-	err := c.archive(ctx, cache.Shared(g.Rest(), o.CacheBytes), name)
+	err := c.archive(ctx, cache.Shared(storekit.Over(st, g.Rest()), o.CacheBytes), name)
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}

@@ -93,7 +93,7 @@ func Repair(ctx context.Context, address string, o RepairOptions) (*RepairPlan, 
 	done, err := p.byParity(ctx, at, o)
 	if !done && err == nil {
 		if p.guard != nil {
-			st = p.guard.Rest()
+			st = storekit.Over(st, p.guard.Rest())
 		}
 		err = p.byFormat(ctx, cache.Shared(st, o.CacheBytes), o)
 		if p.guard != nil && err != nil && ctx.Err() == nil && !storekit.Temporary(err) {
@@ -139,7 +139,7 @@ func (p *RepairPlan) byParity(ctx context.Context, at string, o RepairOptions) (
 	if lost {
 		p.Partial = true
 		p.Lost = append(p.Lost, fmt.Sprintf("%d damaged blocks of %d bytes: too many for the parity", r.Beyond(), r.Block))
-		_, err = r.beyond(ctx, g, p.name, o.OpenOptions)
+		_, err = r.beyond(ctx, p.st, g, p.name, o.OpenOptions)
 	}
 	if r.Healed == 0 { // it repairs nothing
 		p.guard = nil
@@ -426,8 +426,10 @@ func (p *RepairPlan) ApplyStore(ctx context.Context, st store.Store, name string
 	}
 	switch {
 	case p.guard == nil:
+	case !inPlace && p.st.Can().Over != nil && st.Can().Over != nil && !p.Plan.Changes():
+		return repairs.Apply(ctx, p.guard.Rest(), p.name, p.Plan, storekit.Under(st), name) // byte for byte as it was stored
 	case !inPlace:
-		return repairs.Apply(ctx, p.guard.Rest(), p.name, p.Plan, st, name)
+		return repairs.Apply(ctx, storekit.Over(p.st, p.guard.Rest()), p.name, p.Plan, st, name)
 	default:
 		if err := p.heal(ctx); err != nil || !p.Plan.Changes() {
 			return err
@@ -440,7 +442,7 @@ func (p *RepairPlan) ApplyStore(ctx context.Context, st store.Store, name string
 func (p *RepairPlan) mayWrite(ctx context.Context, st store.Store, name string) error {
 	from := p.st
 	if p.guard != nil {
-		from = p.guard.Rest()
+		from = storekit.Over(p.st, p.guard.Rest())
 	}
 	g := output.Guard{Inputs: []string{storekit.AddressOf(p.st, p.name)}, Kind: "an archive of the same format", Force: p.force, Ours: func(found format.Probe) bool {
 		source, release, err := probe(ctx, from, p.name)

@@ -88,6 +88,10 @@ func Verify(ctx context.Context, address string, o VerifyOptions, report func(Pr
 func verify(ctx context.Context, st store.Store, name string, o VerifyOptions, report func(Problem)) (Verified, error) {
 	c := check{o: o, report: report, told: map[Problem]bool{}, sum: Verified{Quick: o.Quick}}
 	err := c.run(ctx, st, name)
+	if p, damaged := content.Damage(err); damaged {
+		c.tell(p)
+		err = nil
+	}
 	return c.sum, err
 }
 
@@ -135,7 +139,7 @@ func (c *check) run(ctx context.Context, st store.Store, name string) error {
 		if r.Report, err = g.Check(ctx, false, c.o.Meter); err != nil {
 			return err
 		}
-		if err := c.byParity(ctx, g, name); err != nil {
+		if err := c.byParity(ctx, st, g, name); err != nil {
 			return err
 		}
 	}
@@ -145,7 +149,7 @@ func (c *check) run(ctx context.Context, st store.Store, name string) error {
 	}
 	// The damage has been reported. With its repairs, the archive either opens or shows what else
 	// is damaged.
-	f, herr := r.beyond(ctx, g, name, c.o.OpenOptions)
+	f, herr := r.beyond(ctx, st, g, name, c.o.OpenOptions)
 	if herr != nil || f == "" {
 		return errors.Join(err, herr)
 	}
@@ -154,7 +158,7 @@ func (c *check) run(ctx context.Context, st store.Store, name string) error {
 }
 
 // byParity reports the result of the check against the parity.
-func (c *check) byParity(ctx context.Context, g *parity.Guard, name string) error {
+func (c *check) byParity(ctx context.Context, st store.Store, g *parity.Guard, name string) error {
 	r := c.sum.Parity
 	if r.ParityBroken > 0 {
 		c.tell(Problem{Code: format.BadData, Class: "parity", Severity: format.Warning, Volume: r.At, Off: -1, Message: fmt.Sprintf("%d records of the parity file are damaged", r.ParityBroken)})
@@ -169,7 +173,7 @@ func (c *check) byParity(ctx context.Context, g *parity.Guard, name string) erro
 		if !g.Moved() { // otherwise its blocks are not those that the contents lie in
 			c.left = g
 		}
-		if _, err := r.beyond(ctx, g, name, c.o.OpenOptions); err != nil {
+		if _, err := r.beyond(ctx, st, g, name, c.o.OpenOptions); err != nil {
 			return err
 		}
 	}
@@ -184,6 +188,9 @@ func (c *check) byParity(ctx context.Context, g *parity.Guard, name string) erro
 // archive checks an archive by itself, without parity.
 func (c *check) archive(ctx context.Context, st store.Store, name string) error {
 	c.o.NoVerify, c.o.Parity, c.o.OnHeal = false, parity.None, nil // the archive itself is checked
+	if st.Can().Over != nil {
+		c.left = nil // its blocks are not those that contents lie in, and the layer shows damage
+	}
 	var by *Archive
 	if !c.o.Quick && c.o.Index.inner().Any() || len(c.o.Trusted) > 0 {
 		// Other errors are reported when the archive is opened without the index below.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Code is the kind of a problem, in words that all formats share. They do not change, and are
@@ -69,7 +70,7 @@ func (s Severity) String() string {
 }
 
 // ErrCorrupt is wrapped by every [CorruptError], except by those with the code Unsupported.
-var ErrCorrupt = errors.New("archive is damaged")
+var ErrCorrupt = storekit.ErrDamaged
 
 // A CorruptError means that an archive violates its format or exceeds a limit, and where. It
 // wraps [ErrCorrupt], or [errors.ErrUnsupported] if its code is Unsupported.

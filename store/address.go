@@ -30,7 +30,7 @@ func Register(scheme string, open func(ctx context.Context, address string) (st 
 }
 
 // OpenAddress returns the store and the object's name for an address: a path, or a URL of a
-// registered scheme such as file:///… or https://….
+// registered scheme such as file:///… or https://…, either with a layer in front, such as age:.
 func OpenAddress(ctx context.Context, address string) (Store, string, error) {
 	scheme := Scheme(address)
 	schemesMu.RLock()
@@ -44,9 +44,26 @@ func OpenAddress(ctx context.Context, address string) (Store, string, error) {
 	return open(ctx, address)
 }
 
+// age is the layer that may stand in front of an address. It is known here, whether or not a program
+// registers it: nothing may be written to "age:x" that is not encrypted.
+const age = "age"
+
+// CutLayer splits an address into the layer in front of it, with its colon, and the address of
+// what that is a layer of: age:s3://bucket/x is "age:" and s3://bucket/x. The layer is "" if there is none,
+// as in ./age:x, the path of a file of that name.
+func CutLayer(address string) (layer, below string) {
+	if below, ok := strings.CutPrefix(address, age+":"); ok {
+		return age + ":", below
+	}
+	return "", address
+}
+
 // Scheme returns the scheme of an address, or "" for a plain path. The scheme must be followed by
-// "://", because a file may be called "c:notes".
+// "://", because a file may be called "c:notes". That of an address with a layer is the layer, as "age".
 func Scheme(address string) string {
+	if layer, _ := CutLayer(address); layer != "" {
+		return strings.TrimSuffix(layer, ":")
+	}
 	s, _, ok := strings.Cut(address, "://")
 	if !ok || s == "" || strings.ContainsAny(s, "/\\.") {
 		return ""

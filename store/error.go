@@ -38,6 +38,9 @@ func (e *Error) Unwrap() error { return e.Err }
 // Redact returns address in a form that may be printed: user names and queries of remote
 // addresses are removed, because they may contain tokens and signatures.
 func Redact(address string) string {
+	if layer, below := CutLayer(address); layer != "" {
+		return layer + Redact(below)
+	}
 	if Scheme(address) == "" || Scheme(address) == "file" {
 		return address
 	}

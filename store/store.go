@@ -43,6 +43,12 @@ type Abilities struct {
 	// and sending requests in parallel then gain nothing.
 	Near bool
 
+	// Below is the store of what is stored, if the objects are made of those that it has under the same
+	// names, as by decrypting them. Over makes them of another one instead. If heal is not nil, it is called
+	// for something that is damaged. It returns a store that has the objects below as they were, or nil.
+	Below Store
+	Over  func(below Store, heal func(ctx context.Context) Store) Store
+
 	// Address returns the address of an object, for [OpenAddress]. It contains no secrets: a user
 	// name or a query is left out.
 	Address func(name string) string

@@ -22,6 +22,7 @@ import (
 	"github.com/holdall/holdall/internal/oak"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // app is the state that all verbs share: their outputs and the common flags.
@@ -240,12 +241,14 @@ func (a *app) storeOf(ctx context.Context, address string) (store.Store, string,
 	if s, name, err := a.catalogued(ctx, address); s != nil || err != nil {
 		return s, name, err
 	}
-	if s := store.Scheme(address); s == "http" || s == "https" {
+	if _, at := store.CutLayer(address); strings.HasPrefix(store.Scheme(at), "http") {
 		address = strings.TrimRight(address, "/") // the address of an archive that is a folder
 	}
 	st, name, err := store.OpenAddress(ctx, address)
-	if l, ok := st.(*local.Store); ok {
-		l.NoSync = a.noSync
+	if err == nil {
+		if l, ok := storekit.Under(st).(*local.Store); ok {
+			l.NoSync = a.noSync
+		}
 	}
 	return st, name, err
 }

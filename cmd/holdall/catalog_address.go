@@ -72,7 +72,8 @@ func isBook(address string) bool {
 			return false
 		}
 	}
-	return strings.HasSuffix(strings.TrimRight(address, "/"), book.Suffix)
+	layer, _ := store.CutLayer(address)
+	return strings.HasSuffix(strings.TrimRight(address, "/"), book.Suffix) && layer == ""
 }
 
 // bookFresh is for how long a state of a catalogue is used.

@@ -205,6 +205,7 @@ func (a *app) completeOak(args []string, toComplete string, list func(ctx contex
 // isNear reports whether an address is that of a file or folder of this
 // machine.
 func isNear(address string) bool {
+	_, address = store.CutLayer(address)
 	s := store.Scheme(address)
 	return address != "-" && (s == "" || s == "file")
 }

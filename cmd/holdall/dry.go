@@ -79,8 +79,9 @@ func (s dryStore) Can() store.Abilities {
 // creatable returns the error with which a store on this machine would refuse
 // to create a file: its folder is missing, or it is a folder itself.
 func (s dryStore) creatable(name string) error {
-	at := storekit.AddressOf(s.Store, name)
-	if !s.Store.Can().Near || at == "" || store.Scheme(at) != "" {
+	stored := storekit.Under(s.Store)
+	at := storekit.AddressOf(stored, name)
+	if !stored.Can().Near || at == "" || store.Scheme(at) != "" {
 		return nil
 	}
 	there, err := os.Stat(at)

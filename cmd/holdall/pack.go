@@ -21,6 +21,7 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 type packing struct {
@@ -439,7 +440,7 @@ func (a *app) tellStaleParity(ctx context.Context, st store.Store, sum holdall.S
 			return
 		}
 	}
-	g, err := parity.Seek(ctx, st, name, "", nil)
+	g, err := parity.Seek(ctx, storekit.Under(st), name, "", nil)
 	if err != nil || g == nil {
 		return
 	}

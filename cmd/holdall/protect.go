@@ -161,8 +161,8 @@ func (a *app) protect(ctx context.Context, addresses []string, out string, loss 
 }
 
 func (a *app) protectOne(ctx context.Context, addresses []string, st store.Store, names []string, out string, loss float64) (err error) {
-	to, toName := st, parity.NameOf(names)
-	shown := parity.NameOf(addresses)
+	to, toName := storekit.Under(st), parity.NameOf(names)
+	_, shown := store.CutLayer(parity.NameOf(addresses)) // parity is of what is stored
 	if out != "" {
 		shown = out
 		if to, toName, err = a.locate(ctx, out); err != nil {

@@ -264,6 +264,7 @@ func archiveName(address string) string {
 	if address == "" {
 		return shelf.Tree
 	}
+	_, address = store.CutLayer(address)
 	name := filepath.ToSlash(address)
 	if u, err := url.Parse(address); err == nil && store.Scheme(address) != "" {
 		name = cmp.Or(u.Path, "/"+u.Host)

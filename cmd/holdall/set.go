@@ -36,10 +36,11 @@ func (a *app) archivesOf(ctx context.Context, address string) (st store.Store, n
 		return nil, list, nil
 	}
 	scheme := store.Scheme(address)
-	at, query := address, ""
+	layer, at := store.CutLayer(address)
+	query := ""
 	if scheme != "" {
-		if i := strings.IndexByte(address, '?'); i >= 0 {
-			at, query = address[:i], address[i:]
+		if i := strings.IndexByte(at, '?'); i >= 0 {
+			at, query = at[:i], at[i:]
 		}
 	} else {
 		at = filepath.ToSlash(address)
@@ -70,11 +71,11 @@ func (a *app) archivesOf(ctx context.Context, address string) (st store.Store, n
 		err = filesLike(dir, "", pattern, depth, &names)
 	} else {
 		var prefix string
-		if st, prefix, err = a.storeOf(ctx, dir+"x"+query); err != nil {
+		if st, prefix, err = a.storeOf(ctx, layer+dir+"x"+query); err != nil {
 			return nil, nil, err
 		}
 		prefix = strings.TrimSuffix(prefix, "x")
-		names, err = objectsLike(ctx, st, prefix, at[len(dir):first], pattern, depth)
+		names, err = objectsLike(ctx, storekit.Under(st), prefix, at[len(dir):first], pattern, depth)
 		if slices.Contains(names, prefix+at[len(dir):]) {
 			names = nil // one is called so
 		}
@@ -104,7 +105,11 @@ func filesLike(dir, below string, pattern glob.Pattern, depth int, found *[]stri
 			}
 		}
 		if pattern.Match(name) && !besideArchive(name) && (mode.IsRegular() || mode.IsDir() && format.All().ByExtension(name) != nil) {
-			*found = append(*found, dir+name)
+			at := dir + name
+			if layer, _ := store.CutLayer(at); layer != "" {
+				at = "./" + at // the name of a file
+			}
+			*found = append(*found, at)
 		} else if f.IsDir() && depth > 0 {
 			if err := filesLike(dir, name+"/", pattern, depth-1, found); err != nil {
 				return err

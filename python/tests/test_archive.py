@@ -226,6 +226,9 @@ def test_what_can_be_opened(pack, index, tmp_path, monkeypatch):
         holdall.open(tmp_path)
     with pytest.raises(holdall.HoldallError):
         holdall.open("no-such-scheme://x/y.caf")
+    for encrypted in ("age:x.caf", "age:s3://bucket/x.caf"):
+        with pytest.raises(holdall.UnsupportedError, match="encrypted is read by the command: holdall serve"):
+            holdall.open(encrypted)
 
 
 def test_fsspec_files(pack, index):

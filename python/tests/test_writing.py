@@ -298,6 +298,8 @@ def test_what_create_does_not_write(tmp_path):
             holdall.create(tmp_path / name)
     with pytest.raises(holdall.UnsupportedError):
         holdall.create("s3://bucket/x.caf")
+    with pytest.raises(holdall.UnsupportedError):
+        holdall.create("age:x.caf")
     with pytest.raises(holdall.NotFoundError), holdall.create(tmp_path / "no" / "x.caf"):
         pass
     with holdall.create(tmp_path / "odd", format="caf") as w:

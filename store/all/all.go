@@ -1,4 +1,4 @@
-// Package all registers plain paths and the schemes file, http, https, s3, gs and az for
+// Package all registers plain paths and the schemes file, http, https, s3, gs and az, and the layer age: for
 // [store.OpenAddress]. Import it for that side effect:
 //
 //	import _ "github.com/holdall/holdall/store/all"
@@ -8,6 +8,7 @@ package all
 
 import (
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/age"
 	"github.com/holdall/holdall/store/azure"
 	"github.com/holdall/holdall/store/bucket"
 	"github.com/holdall/holdall/store/local"
@@ -22,4 +23,5 @@ func init() {
 	store.Register("s3", bucket.Open)
 	store.Register("gs", bucket.Open)
 	store.Register("az", azure.Open)
+	store.Register("age", age.Open)
 }

@@ -1,6 +1,7 @@
 package storekit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,20 @@ func AddressOf(st store.Store, name string) string {
 		return address(name)
 	}
 	return ""
+}
+
+// ErrDamaged means that what is stored is not what was written, as the store itself can tell.
+var ErrDamaged = errors.New("archive is damaged")
+
+// Under returns the store of what is stored, if st is a layer over one, or else st.
+func Under(st store.Store) store.Store { return cmp.Or(st.Can().Below, st) }
+
+// Over returns the layer that st is over another store, or that store if st is none.
+func Over(st, below store.Store) store.Store {
+	if over := st.Can().Over; over != nil {
+		return over(below, nil)
+	}
+	return below
 }
 
 // OpenInfo opens an object and requests its Info.

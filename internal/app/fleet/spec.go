@@ -186,6 +186,9 @@ func (s Spec) planned() (Plan, error) {
 		if store.Redact(a) != a {
 			return Plan{}, fmt.Errorf("%s: an address with a password or a query would be readable in the catalogue: remove it from the address", store.Redact(a))
 		}
+		if layer, _ := store.CutLayer(a); layer != "" {
+			return Plan{}, fmt.Errorf("%s: fleets read and write nothing that is encrypted: %w", a, errors.ErrUnsupported)
+		}
 	}
 	f := format.All().ByExtension(s.Target)
 	if s.Format != "" {

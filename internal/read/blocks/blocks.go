@@ -89,9 +89,13 @@ func (c *Cache) Clear(ctx context.Context) (u Usage, err error) {
 }
 
 // Wrap returns st with blocks of its objects in c. If c is nil, or objects of st cannot be told from all
-// others, it returns st.
+// others, it returns st. Of a layer, the blocks are what is stored: what is encrypted stays so on the disk.
 func Wrap(st store.Store, c *Cache) store.Store {
-	if can := st.Can(); c == nil || can.Near || can.Identity == nil {
+	can := st.Can()
+	if can.Over != nil && c != nil {
+		return can.Over(Wrap(can.Below, c), nil)
+	}
+	if c == nil || can.Near || can.Identity == nil {
 		return st
 	}
 	return &cached{st, c}

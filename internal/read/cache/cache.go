@@ -32,7 +32,7 @@ func Wrap(st store.Store, limit int64) store.Store {
 	}
 	c := &cached{Store: st, limit: limit, objs: map[string]*object{}, looked: map[string][]store.Headed{}}
 	below := st.Can()
-	c.can = store.Abilities{Address: below.Address, Fetch: c.fetch, OpenGrowing: c.openGrowing, Locked: below.Locked}
+	c.can = store.Abilities{Below: below.Below, Over: below.Over, Address: below.Address, Fetch: c.fetch, OpenGrowing: c.openGrowing, Locked: below.Locked}
 	if below.List != nil {
 		c.can.List = c.list
 	}

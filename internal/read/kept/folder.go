@@ -36,9 +36,9 @@ const (
 )
 
 // of returns the object that has the index of an archive, if there is one. ok is false if the
-// archive cannot be identified.
+// archive cannot be identified, or is encrypted: an index here would tell its names.
 func (f *Folder) of(ctx context.Context, address string, w Wanted) (st store.Store, name string, ok bool) {
-	if address == "" {
+	if layer, _ := store.CutLayer(address); layer != "" || address == "" {
 		return nil, "", false
 	}
 	if store.Scheme(address) == "" {

@@ -48,7 +48,14 @@ func (x Rule) Find(ctx context.Context, address string) (store.Store, string, er
 // resolve returns the whole address of what an archive leads to, and its name
 // if it lies in the archive's own folder or below.
 func (x Rule) resolve(address string) (whole, name string) {
-	own := storekit.AddressOf(x.Store, x.Name)
+	layer, own := store.CutLayer(storekit.AddressOf(x.Store, x.Name))
+	switch above, at := store.CutLayer(address); {
+	case above == layer, store.Scheme(address) == "" && !path.IsAbs(address):
+		address = at // as if neither had it
+		defer func() { whole = layer + whole }()
+	case above == "":
+		own = "" // what is beside the archive, but not encrypted, is outside
+	}
 	if store.Scheme(address) == "file" {
 		if p, ok := strings.CutPrefix(address, "file://"); ok && strings.HasPrefix(p, "/") {
 			if plain, err := url.PathUnescape(p); err == nil {
@@ -90,8 +97,13 @@ func (x Rule) mayLead(whole, name string) bool {
 	case name != "":
 		return true
 	}
-	own := storekit.AddressOf(x.Store, x.Name)
-	if scheme := store.Scheme(own); scheme != "" && scheme == store.Scheme(whole) && origin(own) == origin(whole) && origin(own) != "" {
+	_, own := store.CutLayer(storekit.AddressOf(x.Store, x.Name)) // where something is does not depend on it
+	_, whole = store.CutLayer(whole)
+	scheme := store.Scheme(own)
+	switch {
+	case scheme != store.Scheme(whole):
+	case scheme == "" && own != "" && path.IsAbs(whole) && inFolder(folderOf(own), path.Clean(whole)),
+		scheme != "" && origin(own) == origin(whole) && origin(own) != "":
 		return true
 	}
 	return slices.ContainsFunc(x.Allowed, func(a string) bool { return below(whole, a) })
@@ -99,6 +111,7 @@ func (x Rule) mayLead(whole, name string) bool {
 
 // below reports whether an address is base, or lies below it.
 func below(address, base string) bool {
+	_, base = store.CutLayer(base)
 	if store.Scheme(base) == "" {
 		if store.Scheme(address) != "" {
 			return false

@@ -55,8 +55,9 @@ func (e *Error) Unwrap() error        { return e.Err }
 // Check returns an [*Error] if the verb may not write to name in st. What is not a regular file
 // is nothing that a writer replaces: a folder, a pipe or a device.
 func (g Guard) Check(ctx context.Context, st store.Store, name string) error {
-	at := storekit.AddressOf(st, name)
-	there, local := fs.FileInfo(nil), st.Can().Near && at != "" && store.Scheme(at) == ""
+	stored := storekit.Under(st)
+	at := storekit.AddressOf(stored, name)
+	there, local := fs.FileInfo(nil), stored.Can().Near && at != "" && store.Scheme(at) == ""
 	if local {
 		var err error
 		if there, err = os.Stat(filepath.FromSlash(at)); errors.Is(err, fs.ErrNotExist) || err == nil && !there.Mode().IsRegular() {
@@ -90,6 +91,7 @@ func (g Guard) Check(ctx context.Context, st store.Store, name string) error {
 // relation reports whether an input is the object at an address, or a folder above it. For a
 // local file, there is its info.
 func relation(in, at string, there fs.FileInfo) (same, above bool) {
+	_, in = store.CutLayer(in)
 	if there == nil {
 		in = strings.TrimRight(in, "/")
 		return in == at && at != "", strings.HasPrefix(at, in+"/") && in != ""

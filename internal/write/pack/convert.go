@@ -81,7 +81,7 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 		if p.joined() != nil || src.Store.Can().Near {
 			return p.swept(ctx, src, entries) // joined content, and archives on a disk, are read here
 		}
-		if copies := p.st.Store.Can().CopiesFrom; p.f.Copies && p.parity == nil && copies != nil && copies(storekit.AddressOf(src.Store, src.Name)) {
+		if copies := p.to.Can().CopiesFrom; p.f.Copies && p.parity == nil && copies != nil && copies(storekit.AddressOf(src.Store, src.Name)) {
 			return p.convertWithin(ctx, src, entries)
 		}
 		return p.swept(ctx, src, entries)

@@ -269,7 +269,7 @@ func (p *packer) loads(ctx context.Context, roots []tree.Root, own func(string) 
 // to the one it replaces, or to its parity. Such files, which may lie within the input, are not
 // packed.
 func (p *packer) ownFiles() func(string) bool {
-	owns := p.st.Store.Can().Owns
+	owns := p.to.Can().Owns
 	if owns == nil {
 		return func(string) bool { return false }
 	}
@@ -421,7 +421,7 @@ func (p *packer) addLarge(ctx context.Context, n tree.Node, e format.Entry) erro
 // addCopied adds a file that the store copies by itself; it is read only for its digest. If that is
 // not possible, it adds nothing and returns errors.ErrUnsupported.
 func (p *packer) addCopied(ctx context.Context, n tree.Node, e format.Entry) error {
-	adopt := p.st.Store.Can().Adopt
+	adopt := p.to.Can().Adopt
 	if adopt == nil || p.parity != nil {
 		return errors.ErrUnsupported
 	}

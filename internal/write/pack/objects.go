@@ -235,15 +235,16 @@ func (p *packer) ownObjects() func(item) bool {
 	for _, name := range p.parityNames() {
 		parities = append(parities, storekit.AddressOf(p.st.Store, name))
 	}
+	stored := func(it item) string { return storekit.AddressOf(storekit.Under(it.st), it.info.Name) }
 	ours := func(it item) bool {
-		return strings.HasSuffix(it.info.Name, parity.Suffix) && slices.Contains(parities, storekit.AddressOf(it.st, it.info.Name))
+		return strings.HasSuffix(it.info.Name, parity.Suffix) && slices.Contains(parities, stored(it))
 	}
 	if p.o.ChunkSize == 0 {
-		return func(it item) bool { return storekit.AddressOf(it.st, it.info.Name) == own || ours(it) }
+		return func(it item) bool { return stored(it) == own || ours(it) }
 	}
 	stem, end := own[:strings.LastIndex(own, "00001")], own[strings.LastIndex(own, "00001")+len("00001"):]
 	return func(it item) bool {
-		rest, ok := strings.CutPrefix(storekit.AddressOf(it.st, it.info.Name), stem)
+		rest, ok := strings.CutPrefix(stored(it), stem)
 		if ok {
 			rest, ok = strings.CutSuffix(rest, end)
 		}

@@ -213,7 +213,8 @@ func (p *packer) order() func(a, b format.Entry) int {
 type packer struct {
 	o        Options
 	f        *format.Format
-	st       *storekit.Stage
+	to       store.Store     // gets the archive
+	st       *storekit.Stage // over what is stored, if to is a layer
 	name     string
 	carry    [][2]string
 	manifest []format.Entry
@@ -253,7 +254,7 @@ func newPacker(st store.Store, name string, o Options, converts bool) (*packer, 
 	if err != nil {
 		return nil, err
 	}
-	p := &packer{o: o, f: f, names: names, st: storekit.NewStage(st), name: name, chunkMax: o.ChunkMax}
+	p := &packer{o: o, f: f, names: names, to: st, st: storekit.NewStage(storekit.Under(st)), name: name, chunkMax: o.ChunkMax}
 	p.perLoad.Store(8)
 	if o.Time.IsZero() {
 		p.ledger.stored = f.StoredTime
@@ -282,12 +283,12 @@ func (p *packer) run(ctx context.Context, feed func(context.Context) error) (sum
 		return p.sum, err
 	}
 	if p.f.Place != nil {
-		place, release, refused := p.f.Place(ctx, p.st.Store, p.name)
+		place, release, refused := p.f.Place(ctx, p.to, p.name)
 		if refused != nil {
 			return p.sum, refused
 		}
 		defer func() { err = errors.Join(err, release()) }()
-		p.st.Store = place
+		p.to, p.st.Store = place, storekit.Under(place)
 	}
 	if err := p.mayWrite(ctx, 1); err != nil { // known before anything is read
 		return p.sum, err
@@ -389,7 +390,7 @@ func (p *packer) mayWrite(ctx context.Context, chunk int) error {
 	if p.guard == nil {
 		return nil
 	}
-	return p.guard.Check(ctx, p.st.Store, p.volume(chunk))
+	return p.guard.Check(ctx, p.to, p.volume(chunk))
 }
 
 // next begins the archive, or its next chunk.
@@ -411,7 +412,7 @@ func (p *packer) next(ctx context.Context) error {
 	if p.parity != nil {
 		st = p.parity.Store()
 	}
-	w, err := kit.Create(ctx, p.f, st, name, format.CreateOptions{
+	w, err := kit.Create(ctx, p.f, storekit.Over(p.to, st), name, format.CreateOptions{
 		ChunkSize: p.o.ChunkSize, ChunkMax: p.chunkMax, IndexMax: p.o.IndexMax, Chunk: p.set, NoDigests: p.o.Plain, Carry: p.carry, Manifest: p.manifest, Param: p.o.Param,
 		Scratch: NewScratch,
 	})

@@ -36,7 +36,7 @@ func (p *packer) refer(ctx context.Context, src *content.Source) (referred, erro
 	if !p.f.Refers || p.o.Embed && p.o.Refer == "" {
 		return nil, nil
 	}
-	done, own := referred{}, storekit.AddressOf(p.st.Store, p.name)
+	done, own := referred{}, storekit.AddressOf(p.to, p.name)
 	for e, err := range src.Packed(ctx) {
 		if err != nil {
 			return nil, err

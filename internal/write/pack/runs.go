@@ -76,7 +76,7 @@ func (p *packer) mayCopy(it item) bool {
 	if !p.o.Copy || p.o.Protect > 0 || !p.f.CopiesUnread || p.f.NeedsDigests || it.info.Version == "" || it.misplaced() != nil || p.refused.Load() >= mostRefused {
 		return false
 	}
-	from := p.st.Store.Can().CopiesFrom
+	from := p.to.Can().CopiesFrom
 	if from == nil {
 		return false
 	}

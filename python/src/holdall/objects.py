@@ -354,6 +354,8 @@ def open_object(what: Any, cache: Cache | None) -> Object:
 
 
 def _open_address(address: str, cache: Cache | None) -> Object:
+    if address.startswith("age:"):
+        raise UnsupportedError(address, "what is encrypted is read by the command: holdall serve and mount show it, and holdall convert decrypts it")
     scheme, found, rest = address.partition("://")
     if not found:
         return Folder(address) if os.path.isdir(address) else LocalFile(address)

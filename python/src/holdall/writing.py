@@ -51,7 +51,7 @@ def create(path: str | os.PathLike[str], *, format: str | None = None, index: bo
     """
     path = os.fspath(path)
     kind = format or os.path.splitext(path)[1][1:].lower()
-    if kind not in _WRITERS or "://" in path or not format and path.lower().endswith(".lindi.tar"):
+    if kind not in _WRITERS or "://" in path or path.startswith("age:") or not format and path.lower().endswith(".lindi.tar"):
         raise UnsupportedError(path, "only .caf, .tar and .zip on a disk are written by create: holdall.pack writes the others")
     return _WRITERS[kind](path, index, force)
 

@@ -92,7 +92,11 @@ func Open(ctx context.Context, st store.Store, name string, known catalog.Archiv
 
 // ParityNow returns the identity of the archive's parity, or "" if none lies beside it that can be used.
 func (s Survey) ParityNow(ctx context.Context) (string, error) {
-	id, err := parity.Identity(ctx, s.st, s.name, s.Size)
+	st, size := storekit.Under(s.st), s.Size
+	if st != s.st {
+		size, _, _ = objectVersion(ctx, st, s.name)
+	}
+	id, err := parity.Identity(ctx, st, s.name, size)
 	if _, damaged := errors.AsType[*format.CorruptError](err); damaged {
 		err = nil
 	}
