@@ -506,6 +506,7 @@ func verbs() []verbSpec {
 		{"pack", making, open | format.ToCreate, (*app).packCommand},
 		{"convert", making, open | format.ToCreate, (*app).convertCommand},
 		{"index", making, open, (*app).indexCommand},
+		{"sync", making, open, (*app).syncCommand},
 		{"protect", making, 0, (*app).protectCommand},
 		{"add", making, open | format.ToAmend, (*app).addCommand},
 		{"rm", making, open | format.ToAmend, (*app).rmCommand},

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/store"
+)
+
+func (a *app) syncCommand() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "sync NEW [OLD...] OUT",
+		Short: "Copy an archive, and fetch only what older ones lack",
+		Long: `Makes OUT the same as NEW, byte for byte. Bytes that NEW has digests of are copied
+from OUT as it was, and from each OLD, which is an archive of any format or a
+folder of files. Only the rest is fetched. All that has a digest is compared with
+it. OUT is replaced when it is complete. If sync is interrupted, the next one goes
+on where it ended.
+
+CAF and LINDI have digests of files that they store as they are. For other
+formats, publish an index with digests beside NEW: index --chunk-digests. Without
+digests, everything is fetched.`,
+		Example: `  holdall sync https://example.org/docs.caf docs.caf
+  holdall sync https://example.org/docs-2.tar docs-1.tar docs -o docs-2.tar
+  holdall sync --dry-run s3://bucket/docs.caf docs.caf`,
+		Args: args(1, -1, "a new archive, and a name for the copy"),
+		RunE: run(func(ctx context.Context, args []string) error {
+			address, old := args[0], args[1:]
+			if out == "" {
+				if len(old) == 0 {
+					return usage("a copy needs a name: sync NEW OUT")
+				}
+				out = old[len(old)-1]
+				old = old[:len(old)-1]
+			}
+			if store.Scheme(out) != "" || out == "-" {
+				return usage("%s: a copy can only be made on a disk", store.Redact(out))
+			}
+			o := holdall.SyncOptions{OpenOptions: a.openOptions(), DryRun: a.dryRun, Force: a.force, NoSync: a.noSync, Meter: a.newMeter()}
+			o.Index = holdall.UseIndex{Beside: a.index == ""}
+			if a.index != noIndex {
+				o.Index.At = a.index
+			}
+			a.index = "" // it is that of NEW
+			var from []*holdall.Archive
+			for i, name := range append(old, out) {
+				in, err := a.open(ctx, name, false)
+				if i == len(old) && err != nil { // OUT need not be there, and is only looked at
+					if !errors.Is(err, fs.ErrNotExist) {
+						a.warn("%s: nothing is copied from it: %v", out, err)
+					}
+					break
+				}
+				if err != nil {
+					return err
+				}
+				defer in.Close()
+				from = append(from, in)
+			}
+			st, name, err := a.locateIn(ctx, address)
+			if err != nil {
+				return err
+			}
+			o.Store = st
+			stop := a.showProgress(o.Meter, "synced")
+			sum, err := holdall.Sync(ctx, name, from, out, o)
+			stop()
+			if i := sum.Index; i.Ignored != "" {
+				a.warn("%s: not used: %v", i.Ignored, i.Why)
+			}
+			if err != nil {
+				return err
+			}
+			if !sum.Proven {
+				a.warn("%s: it has no digests, so everything is fetched: 'holdall index --chunk-digests' makes an index with some, to be published beside it", store.Redact(address))
+			}
+			line := fmt.Sprintf("%s: %s, %s copied, %s fetched by %s", out, a.humanSize(sum.Bytes), a.humanSize(sum.Copied+sum.Resumed), a.humanSize(sum.Fetched), count(sum.Requests, "request"))
+			a.say(struct {
+				Path string `json:"path"`
+				holdall.Synced
+			}{out, sum}, "%s%s\n", line, a.didNot())
+			return nil
+		}),
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "make the copy here; all arguments after NEW are then old ones")
+	a.dryRunFlag(cmd.Flags())
+	a.forceFlag(cmd.Flags())
+	return cmd
+}
