@@ -31,7 +31,9 @@ func SumOf(d format.Digest) (s Sum) {
 	return s
 }
 
-func blake3Sum(d [kept.DigestLen]byte) Sum { return SumOf(format.Digest{Algo: "blake3", Sum: string(d[:])}) }
+func blake3Sum(d [kept.DigestLen]byte) Sum {
+	return SumOf(format.Digest{Algo: "blake3", Sum: string(d[:])})
+}
 
 // Algo returns the algorithm, or "" for none.
 func (s Sum) Algo() string {
@@ -209,9 +211,9 @@ func (l *Layout) extent(r Range) Extent {
 // mostAtOnce is how much of a range without a sum is fetched at once.
 const mostAtOnce = 1 << 20
 
-// Fetch reads ranges, with joined requests and several of them at once. It calls each with what it has read, from
-// several goroutines. Ranges without a sum arrive in parts.
-func (s *Source) Fetch(ctx context.Context, l *Layout, want []Range, each func(Range, io.Reader) error) error {
+// Fetch reads ranges, with joined requests and several of them at once. It calls each with what it has read, or why
+// that is impossible, from several goroutines. Long ranges without a sum arrive in parts.
+func (s *Source) Fetch(ctx context.Context, l *Layout, want []Range, each func(Range, io.Reader, error) error) error {
 	items := func(yield func(engine.Item, error) bool) {
 		for _, r := range want {
 			step := r.N
@@ -229,10 +231,7 @@ func (s *Source) Fetch(ctx context.Context, l *Layout, want []Range, each func(R
 	}
 	return s.engine.Sweep(ctx, items, false, func(it engine.Item, r io.Reader, err error) error {
 		p := it.Entry.Ref.(Range)
-		if err == nil {
-			err = each(p, r)
-		}
-		if err != nil {
+		if err = each(p, r, err); err != nil {
 			err = fmt.Errorf("%s: bytes %d to %d: %w", format.Escape(l.Objects[p.Object]), p.Off, p.end(), err)
 		}
 		return err

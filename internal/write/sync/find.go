@@ -139,4 +139,3 @@ func (f *finder) readAt(ctx context.Context, at spot, p []byte, off int64) error
 	}
 	return o.ReadAt(ctx, p, off)
 }
-

@@ -226,7 +226,10 @@ func (s *syncing) write(r content.Range, b []byte) error {
 }
 
 // fetched writes what was fetched, and compares it.
-func (s *syncing) fetched(r content.Range, from io.Reader) error {
+func (s *syncing) fetched(r content.Range, from io.Reader, err error) error {
+	if err != nil {
+		return err
+	}
 	want := format.Digest{Algo: r.Sum.Algo(), Sum: string(r.Sum[1:])}
 	if want.Algo != "" {
 		from = digest.NewReader(from, want.Algo)
