@@ -74,6 +74,9 @@ digests, everything is fetched.`,
 			if i := sum.Index; i.Ignored != "" {
 				a.warn("%s: not used: %v", i.Ignored, i.Why)
 			}
+			for _, why := range sum.Unread {
+				a.warn("nothing is copied from an old archive: %s", why)
+			}
 			if err != nil {
 				return err
 			}

@@ -34,6 +34,8 @@ type Done struct {
 	Fetched  int64 `json:"fetched"`
 	Requests int64 `json:"requests"`
 	Proven   bool  `json:"digests"` // the archive says what some of its bytes are
+	// Unread says why old archives were not used.
+	Unread []string `json:"unread,omitempty"`
 }
 
 // A WrongError means that bytes of the archive do not match the digest that the archive or its index has.
@@ -55,8 +57,10 @@ func Sync(ctx context.Context, src *content.Source, old []*content.Source, out s
 	}
 	s := &syncing{src: src, l: l, o: o, find: newFinder(l)}
 	for _, from := range old {
-		if err := s.find.add(ctx, from); err != nil {
-			return done, err
+		if err := s.find.add(ctx, from); ctx.Err() != nil {
+			return done, context.Cause(ctx)
+		} else if err != nil {
+			done.Unread = append(done.Unread, err.Error())
 		}
 	}
 	if !o.DryRun {
