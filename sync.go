@@ -29,8 +29,15 @@ type SyncOptions struct {
 
 // Synced is the result of [Sync].
 type Synced struct {
-	sync.Done
-	Index IndexState `json:"-"` // of the archive
+	Bytes   int64 `json:"bytes"`
+	Copied  int64 `json:"copied"`  // from old archives
+	Resumed int64 `json:"resumed"` // that an earlier Sync had written
+	Fetched int64 `json:"fetched"`
+	// Requests are those for what was fetched. Some more read the archive's index.
+	Requests int64 `json:"requests"`
+	// Proven says that there are digests. Otherwise everything is fetched.
+	Proven bool     `json:"digests"`
+	Notes  []string `json:"notes,omitempty"` // what was not used, and why
 }
 
 // mostIndex is the longest index that is read as a whole.
@@ -75,7 +82,7 @@ func Sync(ctx context.Context, address string, old []*Archive, out string, o Syn
 			if a, err = open(ctx, st, name, o.OpenOptions); err != nil {
 				return done, err
 			}
-			a.index = kept.State{Ignored: used, Why: errors.New("it was made before the archive was copied: make it again where the archive is, or keep the archive's time")}
+			a.index = kept.State{Ignored: used, Why: errors.New("it was made before the archive was copied; make it again where the archive is, or keep the archive's time")}
 		} else if inner.Index, err = k.Index().Whole(ctx, mostIndex); err != nil {
 			a.Close()
 			return done, err
@@ -86,7 +93,9 @@ func Sync(ctx context.Context, address string, old []*Archive, out string, o Syn
 	for _, a := range old {
 		from = append(from, a.src)
 	}
-	done.Done, err = sync.Sync(ctx, a.src, from, path, inner)
-	done.Index = a.Index()
-	return done, err
+	sum, err := sync.Sync(ctx, a.src, from, path, inner)
+	if i := a.Index(); i.Ignored != "" {
+		sum.Notes = append(sum.Notes, fmt.Sprintf("%s: not used: %v", i.Ignored, i.Why))
+	}
+	return Synced(sum), err
 }

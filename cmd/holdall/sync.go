@@ -17,15 +17,15 @@ func (a *app) syncCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sync NEW [OLD...] OUT",
 		Short: "Copy an archive, and fetch only what older ones lack",
-		Long: `Makes OUT the same as NEW, byte for byte. Bytes that NEW has digests of are copied
-from OUT as it was, and from each OLD, which is an archive of any format or a
-folder of files. Only the rest is fetched. All that has a digest is compared with
-it. OUT is replaced when it is complete. If sync is interrupted, the next one goes
-on where it ended.
+		Long: `Makes OUT the same as NEW, byte for byte. Bytes that NEW has digests of are
+copied from OUT as it was, and from each OLD, which is an archive of any format
+or a folder of files. Only the rest is fetched. All that has a digest is
+compared with it. OUT is replaced when it is complete. If sync is interrupted,
+the next one goes on where it ended.
 
 CAF and LINDI have digests of files that they store as they are. For other
-formats, publish an index with digests beside NEW: index --chunk-digests. Without
-digests, everything is fetched.`,
+formats, publish an index with digests beside NEW: index --chunk-digests.
+Without digests, everything is fetched.`,
 		Example: `  holdall sync https://example.org/docs.caf docs.caf
   holdall sync https://example.org/docs-2.tar docs-1.tar docs -o docs-2.tar
   holdall sync --dry-run s3://bucket/docs.caf docs.caf`,
@@ -71,11 +71,8 @@ digests, everything is fetched.`,
 			stop := a.showProgress(o.Meter, "synced")
 			sum, err := holdall.Sync(ctx, name, from, out, o)
 			stop()
-			if i := sum.Index; i.Ignored != "" {
-				a.warn("%s: not used: %v", i.Ignored, i.Why)
-			}
-			for _, why := range sum.Unread {
-				a.warn("nothing is copied from an old archive: %s", why)
+			for _, note := range sum.Notes {
+				a.warn("%s", note)
 			}
 			if err != nil {
 				return err

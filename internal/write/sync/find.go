@@ -107,7 +107,7 @@ func (f *finder) may(r content.Range, at spot) bool {
 	return all[i].Sum[0] != r.Sum[0]
 }
 
-// after guesses the spot after a range that another goroutine looks for.
+// after guesses the spot after a range that another goroutine looks for. If nothing is known, it is the same place.
 func (f *finder) after(r content.Range) spot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,8 +116,10 @@ func (f *finder) after(r content.Range) spot {
 		at, ok = f.byName[r.Of]
 		at.at += r.At
 	}
-	if !ok {
+	if !ok && (len(f.olds) == 0 || r.Object >= len(f.layouts[0].Objects)) {
 		return spot{old: nowhere}
+	} else if !ok {
+		at = spot{0, r.Object, r.Off}
 	}
 	at.at += r.N
 	return at

@@ -26,16 +26,11 @@ type Options struct {
 	Meter  *meter.Meter
 }
 
-// Done says what a sync did. Requests are those for what was fetched, not for the archive's index.
+// Done says what a sync did; see holdall.Synced.
 type Done struct {
-	Bytes    int64 `json:"bytes"`
-	Copied   int64 `json:"copied"`  // from older archives
-	Resumed  int64 `json:"resumed"` // that an earlier sync had written
-	Fetched  int64 `json:"fetched"`
-	Requests int64 `json:"requests"`
-	Proven   bool  `json:"digests"` // the archive says what some of its bytes are
-	// Unread says why old archives were not used.
-	Unread []string `json:"unread,omitempty"`
+	Bytes, Copied, Resumed, Fetched, Requests int64
+	Proven                                    bool
+	Notes                                     []string
 }
 
 // A WrongError means that bytes of the archive do not match the digest that the archive or its index has.
@@ -60,7 +55,7 @@ func Sync(ctx context.Context, src *content.Source, old []*content.Source, out s
 		if err := s.find.add(ctx, from); ctx.Err() != nil {
 			return done, context.Cause(ctx)
 		} else if err != nil {
-			done.Unread = append(done.Unread, err.Error())
+			done.Notes = append(done.Notes, fmt.Sprintf("%s: nothing is copied from it: %v", from.Name, err))
 		}
 	}
 	if !o.DryRun {

@@ -59,13 +59,15 @@ func begin(out, name string, l *content.Layout) (t *target, err error) {
 	if len(t.names) == 0 || !t.folder && len(t.names) > 1 {
 		return nil, fmt.Errorf("%s: an archive of %d files: %w", format.Escape(name), len(t.names), errors.ErrUnsupported)
 	}
-	if _, err := os.Lstat(t.out); t.folder && err == nil {
-		return nil, fmt.Errorf("%s exists, and a folder is not replaced: choose another name, and give it as an old one: %w", t.out, fs.ErrExist)
-	}
 	t.dir = filepath.Join(filepath.Dir(t.out), "."+filepath.Base(t.out)+Suffix)
 	if err := t.take(); err != nil {
 		t.close()
 		return nil, err
+	}
+	if _, err := os.Lstat(t.out); t.folder && err == nil {
+		t.leave()
+		t.close()
+		return nil, fmt.Errorf("%s exists, and a folder is not replaced: choose another name, and give it as an old one: %w", t.out, fs.ErrExist)
 	}
 	if err := t.size(l); err != nil {
 		t.close()
@@ -201,13 +203,17 @@ func (t *target) publish(ctx context.Context, src *content.Source, l *content.La
 			return err
 		}
 	}
-	// The copy is there. What cannot be removed now is removed by the next sync.
-	_ = t.root.Remove(lockName)
-	_ = os.Remove(t.dir)
+	t.leave()
 	if o.NoSync {
 		return nil
 	}
 	return sysfile.SyncFolder(filepath.Dir(t.out))
+}
+
+// leave removes the folder if nothing is in it. What cannot be removed now is removed by the next sync.
+func (t *target) leave() {
+	_ = t.root.Remove(lockName)
+	_ = os.Remove(t.dir)
 }
 
 // settle gives a file the mode of the one that it replaces, and writes it to the disk.
