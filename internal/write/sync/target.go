@@ -195,13 +195,14 @@ func (t *target) publish(ctx context.Context, src *content.Source, l *content.La
 	if t.one != nil {
 		t.one.Close()
 	}
-	if err := os.Rename(filepath.Join(t.dir, newName), t.out); err != nil {
-		return err
-	}
+	// An index without its archive does no harm, and a folder cannot be replaced to add one.
 	if o.Index != nil {
 		if err := os.Rename(filepath.Join(t.dir, indexName), t.out+kept.Suffix); err != nil {
 			return err
 		}
+	}
+	if err := os.Rename(filepath.Join(t.dir, newName), t.out); err != nil {
+		return err
 	}
 	t.leave()
 	if o.NoSync {
