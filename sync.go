@@ -72,30 +72,51 @@ func Sync(ctx context.Context, address string, old []*Archive, out string, o Syn
 	if err != nil {
 		return done, err
 	}
+	defer func() { a.Close() }()
+	again := func(index UseIndex) (err error) {
+		a.Close()
+		o.Index = index
+		b, err := open(ctx, st, name, o.OpenOptions)
+		if err == nil {
+			a = b
+		}
+		return err
+	}
 	inner := sync.Options{DryRun: o.DryRun, NoSync: o.NoSync, Meter: o.Meter}
-	if k, ok := a.src.Reader.(*kept.Reader); ok {
-		if k.Index().Copied {
-			// Its digests may be those of another version, and old archives would have these bytes.
-			used := a.index.Used
-			a.Close()
-			o.Index = UseIndex{}
-			if a, err = open(ctx, st, name, o.OpenOptions); err != nil {
+	if _, err := a.src.Object(ctx, name); err != nil { // a folder, of which each object changes by itself
+		if was, err := kept.Bind(ctx, st, name); err == nil {
+			if err := again(o.Index); err != nil {
 				return done, err
 			}
-			a.index = kept.State{Ignored: used, Why: errors.New("it was made before the archive was copied; make it again where the archive is, or keep the archive's time")}
-		} else if inner.Index, err = k.Index().Whole(ctx, mostIndex); err != nil {
-			a.Close()
+			inner.Unchanged = func(ctx context.Context) error {
+				now, err := kept.Bind(ctx, st, name)
+				copied, is := was.Is(now)
+				if err == nil && (copied || is != nil) {
+					err = fmt.Errorf("%s: %w", format.Escape(name), store.ErrChanged)
+				}
+				return err
+			}
+		}
+	}
+	if k, ok := a.src.Reader.(*kept.Reader); ok && !k.Index().Copied {
+		if inner.Index, err = k.Index().Whole(ctx, mostIndex); err != nil {
+			return done, err
+		}
+	} else if ok {
+		// Its digests may be those of another version, and old archives would have these bytes.
+		done.Notes = append(done.Notes, fmt.Sprintf("%s: not used: it was made before the archive was copied; make it again where the archive is, or keep the archive's time", a.index.Used))
+		if err := again(UseIndex{}); err != nil {
 			return done, err
 		}
 	}
-	defer a.Close()
 	var from []*content.Source
 	for _, a := range old {
 		from = append(from, a.src)
 	}
 	sum, err := sync.Sync(ctx, a.src, from, path, inner)
 	if i := a.Index(); i.Ignored != "" {
-		sum.Notes = append(sum.Notes, fmt.Sprintf("%s: not used: %v", i.Ignored, i.Why))
+		done.Notes = append(done.Notes, fmt.Sprintf("%s: not used: %v", i.Ignored, i.Why))
 	}
+	sum.Notes = append(done.Notes, sum.Notes...)
 	return Synced(sum), err
 }

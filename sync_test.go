@@ -285,6 +285,64 @@ func TestArchiveThatChangesWhileItIsSyncedIsAnError(t *testing.T) {
 	sameAs(t, st, out)
 }
 
+// A folder may be replaced object by object, at any time. The copy is one version or the other, or there is none.
+func TestFolderThatChangesWhileItIsSyncedIsAnError(t *testing.T) {
+	was, is := editions(t, 60, 8<<10)
+	for _, digests := range []bool{true, false} {
+		first, second := versionAs(t, "databundle", nil, was), versionAs(t, "databundle", nil, is)
+		if digests {
+			indexed(t, first)
+		}
+		old := openedBeside(t, indexed(t, versionAs(t, "databundle", nil, was)))
+		whole := 0
+		for at := int64(1); ; at++ {
+			st := first.Clone()
+			var n atomic.Int64
+			changing := serially(storetest.Around(st, func(op, name string, act func() error) error {
+				if n.Add(1) == at {
+					for _, name := range objectsIn(t, second) {
+						st.Put(name, second.Get(name))
+					}
+				}
+				return act()
+			}))
+			out := filepath.Join(t.TempDir(), "y")
+			if _, err := synced(t.Context(), changing, out, old); err == nil {
+				whole++
+				want := second
+				if got, err := os.ReadFile(out + "/shard-00000000"); err == nil && bytes.Equal(got, first.Get("x/shard-00000000")) {
+					want = first
+				}
+				sameAs(t, want, out)
+			}
+			if at > n.Load() {
+				break
+			}
+		}
+		if whole < 2 {
+			t.Errorf("%d copies", whole)
+		}
+	}
+}
+
+// An index with any bit wrong is not used, or used for what is right.
+func TestDamagedIndexNeverGivesAWrongCopy(t *testing.T) {
+	rnd := testkit.Rand(t)
+	was, is := editions(t, 60, 8<<10)
+	st, old := indexed(t, versionAs(t, "tar", nil, is)), openedBeside(t, indexed(t, versionAs(t, "tar", nil, was)))
+	sound := st.Get("x" + kept.Suffix)
+	for range 100 {
+		b := bytes.Clone(sound)
+		b[rnd.IntN(len(b))] ^= 1 << rnd.IntN(8)
+		st.Put("x"+kept.Suffix, b)
+		out := filepath.Join(t.TempDir(), "y")
+		if _, err := synced(t.Context(), st, out, old); err != nil {
+			t.Fatal(err)
+		}
+		sameAs(t, st, out)
+	}
+}
+
 func TestDamagedArchiveIsNotSynced(t *testing.T) {
 	_, is := editions(t, 50, 8<<10)
 	st := versionAs(t, "caf", nil, is)

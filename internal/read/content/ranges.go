@@ -75,6 +75,15 @@ type nameAndSize struct {
 // Layout returns where the archive has which bytes, as far as it or its index says. Bytes that several
 // entries share, or that nothing is known of, are in one range each.
 func (s *Source) Layout(ctx context.Context) (*Layout, error) {
+	x := s.Index()
+	l, err := s.layout(ctx, x)
+	if err != nil && x != nil && x.Spoilt(ctx, err) {
+		return s.layout(ctx, nil) // the archive itself answers from now on
+	}
+	return l, err
+}
+
+func (s *Source) layout(ctx context.Context, x *kept.Index) (*Layout, error) {
 	l := &Layout{}
 	if s.Loose == 0 {
 		if err := s.sizes(ctx, l); err != nil {
@@ -86,7 +95,6 @@ func (s *Source) Layout(ctx context.Context) (*Layout, error) {
 		numbers[name] = i
 	}
 	var all []Range
-	x := s.Index()
 	if x != nil {
 		for p, err := range x.StoredPieces(ctx) {
 			if err != nil {

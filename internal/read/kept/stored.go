@@ -61,25 +61,32 @@ func (x *Index) StoredPieces(ctx context.Context) iter.Seq2[Piece, error] {
 		for more := steps != nil; err == nil && more; more, err = x.storedTree.next(ctx, steps) {
 			r := leaf(steps)
 			b, err := x.page(ctx, r, nil)
+			if err == nil {
+				err = x.tellPieces(r, b, tell)
+			}
 			if err != nil {
 				return err
-			}
-			c := &scan.Scanner{B: b}
-			object, at := c.Size(), c.Size()
-			for range r.items {
-				p := Piece{Off: at + c.Size(), N: c.Size()}
-				sum := c.Bytes(DigestLen)
-				if at = p.Off + p.N; c.Bad || object >= int64(len(x.Objects)) || p.Off < 0 || p.N <= 0 || at < 0 {
-					return x.fail(r.off, errNode)
-				}
-				p.Object, p.Sum = x.Objects[object], [DigestLen]byte(sum)
-				if err := tell(p); err != nil {
-					return err
-				}
 			}
 		}
 		return err
 	})
+}
+
+func (x *Index) tellPieces(r *ref, b []byte, tell func(Piece) error) error {
+	c := &scan.Scanner{B: b}
+	object, at := c.Size(), c.Size()
+	for range r.items {
+		p := Piece{Off: at + c.Size(), N: c.Size()}
+		sum := c.Bytes(DigestLen)
+		if at = p.Off + p.N; c.Bad || object >= int64(len(x.Objects)) || p.Off < 0 || p.N <= 0 || at < 0 {
+			return x.fail(r.off, errNode)
+		}
+		p.Object, p.Sum = x.Objects[object], [DigestLen]byte(sum)
+		if err := tell(p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Whole reads all of the index with one request, unless it is longer than most, and returns it. Later reads of its

@@ -15,15 +15,18 @@ import (
 	"github.com/holdall/holdall/internal/base/meter"
 	"github.com/holdall/holdall/internal/read/content"
 	"github.com/holdall/holdall/internal/read/digest"
+	"github.com/holdall/holdall/internal/read/kept"
 )
 
 // Options of a sync.
 type Options struct {
 	// Index is the text of the archive's index, which is put beside the copy; nil for none.
-	Index  []byte
-	DryRun bool
-	NoSync bool
-	Meter  *meter.Meter
+	Index []byte
+	// Unchanged returns an error if an archive of several objects has changed. It is called before the copy appears.
+	Unchanged func(context.Context) error
+	DryRun    bool
+	NoSync    bool
+	Meter     *meter.Meter
 }
 
 // Done says what a sync did; see holdall.Synced.
@@ -82,6 +85,14 @@ func Sync(ctx context.Context, src *content.Source, old []*content.Source, out s
 	}
 	if err := src.Fetch(ctx, l, missing, s.fetched); err != nil {
 		return done, err
+	}
+	if k, ok := src.Reader.(*kept.Reader); ok && k.Damage() != nil {
+		o.Index = nil
+	}
+	if o.Unchanged != nil {
+		if err := o.Unchanged(ctx); err != nil {
+			return done, err
+		}
 	}
 	return done, s.to.publish(ctx, src, l, o)
 }
@@ -159,6 +170,7 @@ func (s *syncing) copy(ctx context.Context, r content.Range, last spot, b []byte
 	if s.to != nil && s.to.resumes {
 		if got, err := s.try(ctx, r, spot{old: resumed, at: r.Off}, b); err != nil || got == r.Sum {
 			s.resumed.Add(r.N)
+			s.o.Meter.Add(0, r.N)
 			return err == nil, s.find.after(r), err
 		}
 	}
@@ -169,6 +181,7 @@ func (s *syncing) copy(ctx context.Context, r content.Range, last spot, b []byte
 		}
 		if got == r.Sum {
 			s.copied.Add(r.N)
+			s.o.Meter.Add(0, r.N)
 			at.at += r.N
 			return true, at, nil
 		}
