@@ -343,6 +343,21 @@ func TestDamagedIndexNeverGivesAWrongCopy(t *testing.T) {
 	}
 }
 
+// What a damaged list says of contents may be wrong, so it is not used, and the copy is as damaged.
+func TestArchiveWithADamagedIndexIsFetchedAsItIs(t *testing.T) {
+	was, is := editions(t, 60, 8<<10)
+	st, old := versionAs(t, "caf", nil, is), openedBeside(t, versionAs(t, "caf", nil, was))
+	b := st.Get("x")
+	at := bytes.LastIndex(b, []byte(`"d00/f0001"`))
+	b[at+5] ^= 1
+	st.Put("x", b)
+	out := filepath.Join(t.TempDir(), "y")
+	if sum, err := synced(t.Context(), st, out, old); err != nil || sum.Fetched != sum.Bytes || len(sum.Notes) != 1 {
+		t.Errorf("%+v, %v", sum, err)
+	}
+	sameAs(t, st, out)
+}
+
 func TestDamagedArchiveIsNotSynced(t *testing.T) {
 	_, is := editions(t, 50, 8<<10)
 	st := versionAs(t, "caf", nil, is)

@@ -28,10 +28,15 @@ func (s *suite) editions() (was, is string, err error) {
 		if err := os.CopyFS(path, os.DirFS(was)); err != nil {
 			return err
 		}
-		r := random('e', n)
-		for range n / 100 {
-			name, size := size(r.IntN(n), true)
-			if err := os.WriteFile(filepath.Join(path, name), appendNoise(nil, r, size), 0o666); err != nil {
+		r, words := random('e', n), newWords()
+		for k := range n / 100 {
+			i := r.IntN(n/2)*2 + k%2 // as many of each kind as there are
+			name, size := size(i, true)
+			b := appendNoise(nil, r, size)
+			if i%2 == 1 {
+				b = words.appendText(nil, r, size)
+			}
+			if err := os.WriteFile(filepath.Join(path, name), b, 0o666); err != nil {
 				return err
 			}
 		}

@@ -51,10 +51,10 @@ func (s *Source) cutStored(ctx context.Context, l *Layout) ([]Range, error) {
 		}
 		h := fnv.New32a()
 		io.WriteString(h, e.Name)
-		ends := h.Sum32()&7 == 0
+		ends := h.Sum32()&3 == 0
 		run, raw := s.rawContent(ctx, e)
 		if i, ok := numbers[run.Object]; raw && ok {
-			runs = append(runs, storedRun{i, run.Off, e.Size, e.Size >= leastRun, ends})
+			runs = append(runs, storedRun{i, run.Off, e.Size, true, ends})
 			continue
 		}
 		for x, err := range s.Extents(ctx, e) {
@@ -85,7 +85,7 @@ func (s *Source) cutStored(ctx context.Context, l *Layout) ([]Range, error) {
 			r := runs[0]
 			switch {
 			case r.off < at || r.n > size-r.off:
-			case r.n >= leastRun:
+			case r.n >= leastRun || r.known && r.off == at:
 				if cut(r.off); r.known {
 					at = r.off + r.n
 				}
