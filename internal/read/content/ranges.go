@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"io"
 	"slices"
@@ -238,10 +237,6 @@ func (s *Source) Fetch(ctx context.Context, l *Layout, want []Range, each func(R
 		}
 	}
 	return s.engine.Sweep(ctx, items, false, func(it engine.Item, r io.Reader, err error) error {
-		p := it.Entry.Ref.(Range)
-		if err = each(p, r, err); err != nil {
-			err = fmt.Errorf("%s: bytes %d to %d: %w", format.Escape(l.Objects[p.Object]), p.Off, p.end(), err)
-		}
-		return err
+		return each(it.Entry.Ref.(Range), r, err)
 	})
 }

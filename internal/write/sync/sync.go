@@ -36,16 +36,6 @@ type Done struct {
 	Notes                                     []string
 }
 
-// A WrongError means that bytes of the archive do not match the digest that the archive or its index has.
-type WrongError struct{ Want, Got format.Digest }
-
-func (e *WrongError) Error() string {
-	return fmt.Sprintf("expected %s, found %s: the archive is damaged, or its index belongs to another version; repair it, or make its index again", e.Want, e.Got)
-}
-
-// Unwrap returns format.ErrCorrupt.
-func (e *WrongError) Unwrap() error { return format.ErrCorrupt }
-
 // Sync makes a copy of src at a path. Bytes that src has a digest of are copied from old archives if they have
 // them there; everything else is fetched. Every copied or fetched byte that has a digest is compared with it.
 func Sync(ctx context.Context, src *content.Source, old []*content.Source, out string, o Options) (done Done, err error) {
@@ -268,9 +258,8 @@ func (s *syncing) fetched(r content.Range, from io.Reader, err error) error {
 		s.o.Meter.Add(0, int64(n))
 	}
 	if sums, ok := from.(*digest.Reader); ok {
-		if got := sums.Sum(); got != want {
-			return &WrongError{want, got}
-		}
+		name := fmt.Sprintf("%s: bytes %d to %d", s.l.Objects[r.Object], r.Off, r.Off+r.N)
+		return digest.Compare(format.Entry{Name: name, Digest: want}, sums.Sum())
 	}
 	return nil
 }
