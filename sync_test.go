@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -425,5 +426,65 @@ func TestDryRunSaysWhatASyncDoes(t *testing.T) {
 	}
 	if wet, err := synced(t.Context(), st, out, old); err != nil || !reflect.DeepEqual(wet, dry) {
 		t.Errorf("%+v, expected %+v, %v", wet, dry, err)
+	}
+}
+
+// Files that have their content are not touched: they keep their times, and are not fetched. Others are replaced, also
+// if they have the same size.
+func TestExtractOfWhatChangedLeavesTheRestAlone(t *testing.T) {
+	_, is := editions(t, 200, 4<<10)
+	for _, c := range []struct {
+		format    string
+		index     bool
+		unchanged int64
+	}{{"caf", false, 198}, {"caf", true, 198}, {"tar", true, 198}, {"zip", true, 198}, {"rvn", true, 198}, {"tar", false, 0}} {
+		t.Run(fmt.Sprintf("%s %v", c.format, c.index), func(t *testing.T) {
+			there := maps.Clone(is)
+			delete(there, "d01/f0050")
+			there["d01/f0051"] = strings.Repeat("x", len(is["d01/f0051"]))
+			dir := tree(t, there)
+			old := time.Unix(1_000_000_000, 0)
+			for name := range there {
+				if err := os.Chtimes(filepath.Join(dir, name), old, old); err != nil {
+					t.Fatal(err)
+				}
+			}
+			st := versionAs(t, c.format, nil, is)
+			if c.index {
+				indexed(t, st)
+			}
+			var read atomic.Int64
+			a := openedBeside(t, storetest.Fault(st, func(op, name string, off, n int64) error {
+				if op == "read" && name == "x" {
+					read.Add(n)
+				}
+				return nil
+			}))
+			root, err := os.OpenRoot(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer root.Close()
+			sum, err := holdall.Extract(t.Context(), a, root, holdall.ExtractOptions{Overwrite: true, Changed: true, NoOwner: true})
+			if err != nil || sum.Unchanged != c.unchanged {
+				t.Errorf("%+v, %v", sum, err)
+			}
+			if c.index && read.Load() > int64(len(st.Get("x"))/2) {
+				t.Errorf("%d bytes of %d read", read.Load(), len(st.Get("x")))
+			}
+			touched := 0
+			for name, want := range is {
+				got, err := os.ReadFile(filepath.Join(dir, name))
+				if err != nil || string(got) != want {
+					t.Errorf("%s: %v, or other content", name, err)
+				}
+				if info, err := os.Stat(filepath.Join(dir, name)); err == nil && !info.ModTime().Equal(old) {
+					touched++
+				}
+			}
+			if touched != len(is)-int(c.unchanged) {
+				t.Errorf("%d files were touched", touched)
+			}
+		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func (a *app) syncCommand() *cobra.Command {
-	var out string
+	var out, dir string
 	cmd := &cobra.Command{
 		Use:   "sync NEW [OLD...] OUT",
 		Short: "Copy an archive, and fetch only what older ones lack",
@@ -27,11 +27,23 @@ CAF and LINDI have digests of files that they store as they are. For other
 formats, publish an index with digests beside NEW: index --chunk-digests.
 Without digests, everything is fetched.`,
 		Example: `  holdall sync https://example.org/docs.caf docs.caf
+  holdall sync https://example.org/docs.caf --extract docs
   holdall sync https://example.org/docs-2.tar docs-1.tar docs -o docs-2.tar
   holdall sync --dry-run s3://bucket/docs.caf docs.caf`,
 		Args: args(1, -1, "a new archive, and a name for the copy"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			address, old := args[0], args[1:]
+			if dir != "" {
+				if out != "" || len(old) > 0 {
+					return usage("--extract writes a folder, and copies from nothing else: sync NEW --extract DIR")
+				}
+				in, err := a.open(ctx, address, false)
+				if err != nil {
+					return err
+				}
+				defer a.close(ctx, in)
+				return a.extractTo(ctx, in, dir, holdall.ExtractOptions{Overwrite: true, Changed: true, Meter: a.newMeter()})
+			}
 			if out == "" {
 				if len(old) == 0 {
 					return usage("a copy needs a name: sync NEW OUT")
@@ -89,6 +101,7 @@ Without digests, everything is fetched.`,
 		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "make the copy here; all arguments after NEW are then old ones")
+	cmd.Flags().StringVar(&dir, "extract", "", "instead, write the files of NEW below this folder, except those that it has")
 	a.dryRunFlag(cmd.Flags())
 	a.forceFlag(cmd.Flags())
 	return cmd

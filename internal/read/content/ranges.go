@@ -9,7 +9,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/zeebo/blake3"
+
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/read/digest"
 	"github.com/holdall/holdall/internal/read/engine"
 	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/store/storekit"
@@ -140,6 +143,30 @@ func (s *Source) layout(ctx context.Context, x *kept.Index) (*Layout, error) {
 	}
 	l.fill(all)
 	return l, nil
+}
+
+// Is reports whether r, which has as many bytes as e, has e's content, as digests show that can stand for it.
+func (s *Source) Is(ctx context.Context, e Entry, r io.Reader) bool {
+	if k, ok := s.Reader.(*kept.Reader); ok && k.Index().Copied || s.Vouched() != nil {
+		return false // the digest may be that of another version
+	}
+	if want := SumOf(e.Digest); want != (Sum{}) {
+		sums := digest.NewReader(r, want.Algo())
+		_, err := io.Copy(io.Discard, sums)
+		return err == nil && SumOf(sums.Sum()) == want
+	}
+	x := s.Index()
+	if x == nil || e.Size == 0 {
+		return e.Size == 0
+	}
+	sums, err := x.Digests(ctx, e, 0, kept.Pieces(&e, x.Chunk))
+	for at := int64(0); err == nil && at < e.Size; at, sums = at+x.Chunk, sums[1:] {
+		h := blake3.New()
+		if _, err = io.CopyN(h, r, min(x.Chunk, e.Size-at)); err == nil && digest.Piece(h.Sum(nil)) != sums[0] {
+			return false
+		}
+	}
+	return err == nil
 }
 
 // rawContent returns the run of stored bytes that e's content is.
