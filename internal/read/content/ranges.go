@@ -207,26 +207,32 @@ func (s *Source) sizes(ctx context.Context, l *Layout) error {
 	return nil
 }
 
-// fill sets the ranges to all, without overlaps and gaps. Of two that overlap, the first counts.
+// fill sets the ranges to all, in their place in memory, without overlaps and gaps. Of two that overlap, the first counts.
 func (l *Layout) fill(all []Range) {
-	slices.SortStableFunc(all, func(a, b Range) int { return cmp.Or(a.Object-b.Object, cmp.Compare(a.Off, b.Off)) })
+	inOrder := func(a, b Range) int { return cmp.Or(a.Object-b.Object, cmp.Compare(a.Off, b.Off)) }
+	slices.SortStableFunc(all, inOrder)
+	l.Ranges = all[:0]
+	var gaps []Range
 	for i, size := range l.Sizes {
 		at := int64(0)
+		gap := func(to int64) {
+			if to > at {
+				gaps = append(gaps, Range{Object: i, Off: at, N: to - at})
+			}
+		}
 		for ; len(all) > 0 && all[0].Object == i; all = all[1:] {
 			r := all[0]
 			if r.Off < at || r.N <= 0 || r.N > size-r.Off {
 				continue
 			}
-			if r.Off > at {
-				l.Ranges = append(l.Ranges, Range{Object: i, Off: at, N: r.Off - at})
-			}
+			gap(r.Off)
 			l.Proven = l.Proven || r.Sum != Sum{}
 			l.Ranges, at = append(l.Ranges, r), r.end()
 		}
-		if at < size {
-			l.Ranges = append(l.Ranges, Range{Object: i, Off: at, N: size - at})
-		}
+		gap(size)
 	}
+	l.Ranges = append(l.Ranges, gaps...)
+	slices.SortFunc(l.Ranges, inOrder)
 }
 
 // Requests returns how many requests Fetch joins ranges to.

@@ -57,6 +57,7 @@ func Sync(ctx context.Context, src *content.Source, old []*content.Source, out s
 			done.Notes = append(done.Notes, fmt.Sprintf("%s: nothing is copied from it: %v", from.Name, err))
 		}
 	}
+	s.find.sort()
 	if !o.DryRun {
 		if s.to, err = begin(out, src.Name, l); err != nil {
 			return done, err
