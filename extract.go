@@ -18,6 +18,9 @@ type ExtractOptions struct {
 	// Overwrite replaces existing files. Without it, existing files are kept and their entries
 	// are reported as failed.
 	Overwrite bool `json:"overwrite,omitempty"`
+	// Changed keeps existing files that have the content of their entries, as digests show. They are
+	// not touched.
+	Changed bool `json:"changed,omitempty"`
 	// NoOwner leaves all files with the user who extracts. Without it, owners and groups are set
 	// if the program runs as root.
 	NoOwner bool `json:"no_owner,omitempty"`
@@ -59,6 +62,8 @@ type Extracted struct {
 	Stripped int64 `json:"stripped,omitempty"`
 	// Unmatched has the patterns of Include and Exclude that matched nothing.
 	Unmatched []string `json:"unmatched,omitempty"`
+	// Unchanged counts the files of Entries that were there already.
+	Unchanged int64 `json:"unchanged,omitempty"`
 }
 
 // Extract writes entries of a to files below into. It refuses names and links that lead out of
@@ -70,7 +75,7 @@ func Extract(ctx context.Context, a *Archive, into *os.Root, o ExtractOptions) (
 		return Extracted{}, err
 	}
 	done, err := unpack.Extract(ctx, a.src, into, unpack.Options{
-		Names: o.Names, Filter: filter, Overwrite: o.Overwrite, NoOwner: o.NoOwner, OutsideLinks: o.OutsideLinks, NoVerify: o.NoVerify, KeepDamaged: o.KeepDamaged, DryRun: o.DryRun,
+		Names: o.Names, Filter: filter, Overwrite: o.Overwrite, Changed: o.Changed, NoOwner: o.NoOwner, OutsideLinks: o.OutsideLinks, NoVerify: o.NoVerify, KeepDamaged: o.KeepDamaged, DryRun: o.DryRun,
 		Max: unpack.Limits(o.Max), OnError: o.OnError, Meter: o.Meter,
 	})
 	return Extracted(done), err

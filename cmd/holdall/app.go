@@ -510,6 +510,7 @@ func verbs() []verbSpec {
 		{"pack", making, open | format.ToCreate, (*app).packCommand},
 		{"convert", making, open | format.ToCreate, (*app).convertCommand},
 		{"index", making, open, (*app).indexCommand},
+		{"sync", making, open, (*app).syncCommand},
 		{"protect", making, 0, (*app).protectCommand},
 		{"sign", making, open, (*app).signCommand},
 		{"add", making, open | format.ToAmend, (*app).addCommand},

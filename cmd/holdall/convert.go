@@ -279,6 +279,9 @@ func (a *app) tellExtracted(sum holdall.Extracted) error {
 		a.printJSON(sum)
 	} else if !a.quiet {
 		line := count(sum.Entries, "entry") + ", " + a.humanSize(sum.Bytes)
+		if sum.Unchanged > 0 {
+			line += "; " + count(sum.Unchanged, "file") + " there already"
+		}
 		if sum.Failed > 0 {
 			line += "; " + count(sum.Failed, "entry") + " not extracted"
 		}

@@ -283,3 +283,45 @@ func TestRunsAreReadByFewRequests(t *testing.T) {
 	}
 	run("diff", "--view", "zarr", filepath.Join(dir, "x.lindi.tar"), filepath.Join(dir, "x.lindi.json"))
 }
+
+// What a sync requests before it knows what to fetch, it requests one after the other.
+func TestSyncKnowsWhatToFetchAfterFewRequests(t *testing.T) {
+	dir := t.TempDir()
+	run := func(args ...string) string {
+		var out, errOut bytes.Buffer
+		if code := newApp(nil, &out, &errOut).run(t.Context(), args); code != 0 {
+			t.Fatalf("%v: exit code %d: %s", args, code, errOut.String())
+		}
+		return out.String()
+	}
+	was, is := map[string]string{}, map[string]string{}
+	for i := range 5000 {
+		name := fmt.Sprintf("d%02d/file%04d", i/100, i)
+		was[name] = fmt.Sprintf("%0*d", 100+i%5000, i)
+		if is[name] = was[name]; i%100 == 0 {
+			is[name] = fmt.Sprintf("%x", i*i)
+		}
+	}
+	old, in := testkit.Tree(t, filepath.Join(dir, "old"), was), testkit.Tree(t, filepath.Join(dir, "in"), is)
+	var requests atomic.Int64
+	files := http.FileServer(http.Dir(dir))
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		files.ServeHTTP(w, r)
+	}))
+	defer web.Close()
+	for _, name := range []string{"bare.caf", "x.caf", "x.tar", "x.zip", "x.rvn", "x.lindi.tar"} {
+		run("pack", "-q", "--no-sync", "-o", filepath.Join(dir, name), in)
+		if name != "bare.caf" {
+			run("index", "-q", "--chunk-digests", filepath.Join(dir, name))
+		}
+		requests.Store(0)
+		var sum struct{ Bytes, Fetched, Requests int64 }
+		if err := json.Unmarshal([]byte(run("sync", "-n", "--json", web.URL+"/"+name, old, "-o", filepath.Join(dir, "y"))), &sum); err != nil {
+			t.Fatal(err)
+		}
+		if n := requests.Load(); n > 5 || sum.Requests == 0 {
+			t.Errorf("%s: %d requests to know what to fetch: %+v", name, n, sum)
+		}
+	}
+}

@@ -349,9 +349,20 @@ func (w *writer) addFile(ctx context.Context, e format.Entry, r io.Reader, m *me
 		if err := w.choose(ctx, e.Size); err != nil {
 			return w.broken(err)
 		}
+		most := int64(w.o.recordSize)
+		if kit.EndsUnit(e.Size, int64(len(w.pending)), most) {
+			if err := w.cut(); err != nil {
+				return err
+			}
+		}
 		m.offset = uint64(w.cur.stream)
 		if err := w.append(w.small); err != nil {
 			return w.broken(err)
+		}
+		if w.parallel != nil && kit.EndsUnitAfter(e.Name, e.Size, int64(len(w.pending)), most) {
+			if err := w.cut(); err != nil {
+				return err
+			}
 		}
 	default:
 		if err = w.choose(ctx, e.Size); err == nil {

@@ -7,12 +7,15 @@ import (
 	"math/bits"
 
 	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format/kit"
 )
 
 // contents writes block 4 to scratch space, because the index before it contains its digests.
 type contents interface {
 	// mark records where the next file begins; its expected size is n.
 	mark(n int64) error
+	// wrote says that a file has been written since.
+	wrote(name string) error
 	write(p []byte) error
 	// back discards what was written since mark.
 	back() error
@@ -89,12 +92,20 @@ func windowLog(n int) int { return max(bits.Len(uint(n-1)), 17) }
 // mark ends a section so that a file is not split, unless the section is far from full. Shorter
 // sections compress worse, and splitting a file costs little.
 func (x *sectioned) mark(n int64) error {
-	if int64(len(x.buf))+n > int64(x.most) && len(x.buf) >= x.most/8*7 {
+	if kit.EndsUnit(n, int64(len(x.buf)), int64(x.most)) {
 		if err := x.flush(); err != nil {
 			return err
 		}
 	}
 	x.markAt, x.headGone, x.markFlat, x.markTook = len(x.buf), false, x.flat, x.sent
+	return nil
+}
+
+// wrote ends a section by the name of a file; see [kit.EndsUnitAfter].
+func (x *sectioned) wrote(name string) error {
+	if kit.EndsUnitAfter(name, x.flat+int64(len(x.buf))-x.markFlat-int64(x.markAt), int64(len(x.buf)), int64(x.most)) {
+		return x.flush()
+	}
 	return nil
 }
 
@@ -187,6 +198,8 @@ func (x *solid) mark(int64) error {
 	x.begun = x.flat
 	return nil
 }
+
+func (x *solid) wrote(string) error { return nil }
 
 func (x *solid) write(p []byte) (err error) {
 	x.flat += int64(len(p))

@@ -298,6 +298,9 @@ func (w *writer) addContent(ctx context.Context, e format.Entry, r io.Reader) (s
 	if w.flat += e.Size; sum == "" {
 		return "", w.broken(fmt.Errorf("%s: the reader provides no digest", format.Escape(e.Name)))
 	}
+	if err := w.contents.wrote(e.Name); err != nil {
+		return "", w.broken(err)
+	}
 	return sum, nil
 }
 

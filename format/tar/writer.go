@@ -54,7 +54,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{Members: m}
+	w := &writer{Members: m, out: m.Out}
 	switch lower := strings.ToLower(name); {
 	case strings.HasSuffix(lower, ".zst"), strings.HasSuffix(lower, ".tzst"):
 		w.z, err = compressor(m.Out, codec.Zstd, o.Param["level"])
@@ -75,7 +75,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 		} else if err != nil {
 			return err
 		}
-		return errors.Join(m.Write(nil, content), t.Flush())
+		return errors.Join(m.Write(nil, content), t.Flush(), w.endFrame(e))
 	}
 	m.End = func() error {
 		if err := t.Close(); err != nil || w.z == nil {
@@ -133,7 +133,25 @@ func unixMode(e format.Entry) int64 {
 // writer writes an archive.
 type writer struct {
 	*kit.Members
-	z io.WriteCloser // nil for a plain tar
+	z   io.WriteCloser // nil for a plain tar
+	out io.Writer      // what z writes to
+	has int64          // content of the current frame
+}
+
+// mostFrame is the content from which a frame of zstd ends, after a file.
+const mostFrame = 4 << 20
+
+// endFrame ends a frame of zstd, so that later files can be read without what is before. It does nothing if the frame
+// is far from full.
+func (w *writer) endFrame(e format.Entry) error {
+	z, ok := w.z.(*zstd.Encoder)
+	if w.has += e.Size; !ok || !kit.EndsUnitAfter(e.Name, e.Size, w.has, mostFrame) {
+		return nil
+	}
+	err := z.Close()
+	z.Reset(w.out)
+	w.has = 0
+	return err
 }
 
 func (w *writer) Abort() error {

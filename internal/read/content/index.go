@@ -98,6 +98,9 @@ func (s *Source) WriteIndex(ctx context.Context, to store.Store, toName string, 
 	if o.Points {
 		build.Stored = s.Stored
 	}
+	if o.Chunk > 0 {
+		build.Pieces = s.storedPieces(ctx)
+	}
 	if head, err = kept.Build(ctx, w, from, s.Name, head, build); err != nil {
 		return sum, err
 	}

@@ -58,6 +58,9 @@ func plan(extents []format.Extent, l Limits) []request {
 	return reqs
 }
 
+// Requests returns how many requests reading stored bytes takes.
+func (g *Engine) Requests(xs []format.Extent) int64 { return int64(len(plan(xs, g.limits))) }
+
 // check rejects invalid extents before they are used.
 func check(e format.Extent) error {
 	const most = 1 << 62

@@ -99,6 +99,8 @@ type Options struct {
 	// Stored is called for units that are to have points, from which they can be decoded without
 	// the bytes before. If it is nil, no units have points.
 	Stored StoredBytes
+	// Pieces are those of stored bytes, or nil.
+	Pieces iter.Seq2[Piece, error]
 }
 
 // DigestLen is the length of the digest of a piece, which is a BLAKE3.
@@ -161,10 +163,16 @@ func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head 
 	if err != nil {
 		return head, err
 	}
+	var stored []ref
+	if o.Pieces != nil {
+		if stored, err = b.storedPieces(o.Pieces); err != nil {
+			return head, err
+		}
+	}
 	for _, s := range []struct {
 		into *tree
 		refs []ref
-	}{{&root.Points, points}, {&root.Proofs, b.pieces.refs}, {&root.Order, order}, {&root.Rows, rows}} {
+	}{{&root.Stored, stored}, {&root.Points, points}, {&root.Proofs, b.pieces.refs}, {&root.Order, order}, {&root.Rows, rows}} {
 		if *s.into, err = b.w.nodes(s.refs); err != nil {
 			return head, err
 		}
@@ -182,6 +190,7 @@ type rootPage struct {
 	Listing tree `json:"listing,omitzero"` // of edition 2: all rows once more, in the archive's order
 	Proofs  tree `json:"proofs,omitzero"`
 	Points  tree `json:"points,omitzero"`
+	Stored  tree `json:"stored,omitzero"`
 	// Digests are the algorithms of the digests of entries.
 	Digests []string `json:"digests,omitempty"`
 	// Sealed says that nodes have the BLAKE3 of each page.

@@ -33,7 +33,7 @@ type Index struct {
 	archive string // its name, to which the name of a volume is appended
 	workers int
 
-	rows, order, listing, proofs, points shelf
+	rows, order, listing, proofs, points, storedTree shelf
 
 	sheets sheets
 
@@ -129,6 +129,7 @@ func Open(ctx context.Context, obj store.Object, name, archive string, workers, 
 	}
 	x.rows, x.order, x.listing = shelf{p: &x.pages, t: root.Rows}, shelf{p: &x.pages, t: root.Order}, shelf{p: &x.pages, t: root.Listing}
 	x.proofs, x.points = shelf{p: &x.pages, t: root.Proofs}, shelf{p: &x.pages, t: root.Points}
+	x.storedTree = shelf{p: &x.pages, t: root.Stored}
 	return x, nil
 }
 
@@ -137,7 +138,7 @@ func (x *Index) trust() { x.trusted, x.Copied = true, false }
 
 // sane returns an error if a root is invalid.
 func (x *Index) sane(root *rootPage) error {
-	for _, t := range []tree{root.Rows, root.Order, root.Listing, root.Proofs, root.Points} {
+	for _, t := range []tree{root.Rows, root.Order, root.Listing, root.Proofs, root.Points, root.Stored} {
 		if t.Depth < 0 || t.Depth > maxDepth || t.Top.Off < 0 || t.Top.Stored < 0 || t.Top.Stored > maxPage || t.Top.Long < 0 || t.Top.Long > maxPage ||
 			t.Top.Items < 0 || t.Top.Items > maxItems || t.Depth == 0 && t.Top.Items != 0 {
 			return errors.New("invalid tree")

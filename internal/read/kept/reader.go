@@ -42,6 +42,9 @@ func NewReader(x *Index, proven func(format.Entry) bool, open func(context.Conte
 	return &Reader{x: x, proven: proven, open: open}
 }
 
+// Index returns the index that k was made with.
+func (k *Reader) Index() *Index { return k.x }
+
 // knows reports whether the index says where e's content lies. If it was made of a copy, it is not asked
 // for content that nothing would be compared with.
 func (k *Reader) knows(e format.Entry) bool {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -330,6 +331,12 @@ func (x *extraction) links(ctx context.Context) error {
 			}
 			continue
 		}
+		if x.isLinked(e) {
+			if err := x.done(ctx, e, nil); err != nil {
+				return err
+			}
+			continue
+		}
 		err := x.makeFolder(path.Dir(e.Name))
 		if err == nil && x.o.Overwrite {
 			if info, serr := x.root.Lstat(e.Name); serr == nil && !info.IsDir() {
@@ -356,6 +363,18 @@ func (x *extraction) links(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// isLinked reports whether a link is there already, and may be.
+func (x *extraction) isLinked(e format.Entry) bool {
+	if !x.o.Changed || x.linkFault(e) != nil {
+		return false
+	}
+	if to, err := x.root.Readlink(e.Name); e.Kind == format.Symlink {
+		return err == nil && to == e.Link
+	}
+	a, b := x.there(e.Name), x.there(e.Link)
+	return e.Kind == format.HardLink && a != nil && b != nil && os.SameFile(a, b)
 }
 
 func (x *extraction) linkMetadata(e format.Entry) error {

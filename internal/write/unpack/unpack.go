@@ -21,6 +21,7 @@ import (
 	"github.com/holdall/holdall/internal/base/glob"
 	"github.com/holdall/holdall/internal/base/meter"
 	"github.com/holdall/holdall/internal/base/people"
+	"github.com/holdall/holdall/internal/base/sysfile"
 	"github.com/holdall/holdall/internal/read/content"
 	"github.com/holdall/holdall/internal/read/listing"
 )
@@ -29,6 +30,7 @@ import (
 type Options struct {
 	Names        []string
 	Overwrite    bool
+	Changed      bool
 	NoOwner      bool
 	OutsideLinks bool
 	NoVerify     bool
@@ -74,6 +76,7 @@ func (l Limits) orUsual() Limits {
 type Done struct {
 	Entries, Bytes, Failed, Stripped int64
 	Unmatched                        []string // patterns of the filter
+	Unchanged                        int64
 }
 
 // Extract writes entries of src to into or below it, never outside. It refuses and reports names
@@ -250,6 +253,7 @@ func (x *extraction) admitted(ctx context.Context, entries iter.Seq2[format.Entr
 			case e.Kind == format.Dir:
 				err = x.makeFolder(e.Name)
 				x.dirs = append(x.dirs, e)
+			case e.Kind.HasContent() && x.has(ctx, e):
 			case e.Kind.HasContent():
 				if !yield(e, nil) {
 					return
@@ -265,6 +269,26 @@ func (x *extraction) admitted(ctx context.Context, entries iter.Seq2[format.Entr
 			}
 		}
 	}
+}
+
+// has reports whether a file that is there has e's content, as digests show, and need not be written.
+func (x *extraction) has(ctx context.Context, e format.Entry) bool {
+	info := x.there(e.Name)
+	if !x.o.Changed || info == nil || !info.Mode().IsRegular() || info.Size() != e.Size {
+		return false
+	}
+	f, err := x.root.OpenFile(e.Name, os.O_RDONLY|sysfile.DontWait, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	same := x.src.Is(ctx, e, f)
+	if same {
+		x.mu.Lock()
+		x.sum.Unchanged++
+		x.mu.Unlock()
+	}
+	return same
 }
 
 // withinLimits returns an error if the archive as a whole exceeds a limit.
