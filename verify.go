@@ -23,6 +23,15 @@ type VerifyOptions struct {
 	OpenOptions
 	// Quick checks the structure only, not the contents.
 	Quick bool `json:"quick,omitempty"`
+	// Sample, if Loss is set, reads only a sample of the contents, chosen at random: as many blocks
+	// as it takes to find, with this confidence, that at least the share Loss of them is wrong.
+	// Blocks are the pieces of an index with digests or, without one, files with a digest or
+	// checksum. The parity is not read. Equal seeds choose equally; 0 is a random one.
+	Sample struct {
+		Loss       float64 `json:"loss,omitempty"`
+		Confidence float64 `json:"confidence,omitempty"`
+		Seed       uint64  `json:"seed,omitempty"`
+	} `json:"sample,omitzero"`
 	// Meter, if not nil, counts progress.
 	Meter *Meter `json:"-"`
 }
@@ -44,11 +53,24 @@ type Verified struct {
 	Unproven int64 `json:"unproven"`
 	// Parity is the result of a check against the archive's parity. It is nil if there is none.
 	Parity *ParityReport `json:"parity,omitempty"`
+	// Sampled is what was read, with VerifyOptions.Sample. Proven counts only files that were read.
+	Sampled *Sampled `json:"sampled,omitempty"`
+}
+
+// Sampled is how much of an archive [Verify] has read with VerifyOptions.Sample. Files without
+// digest or checksum are no blocks: see Verified.Unproven.
+type Sampled struct {
+	Unit       string  `json:"unit"` // what a block is: "piece" or "file"
+	Read       int64   `json:"read"` // blocks
+	Of         int64   `json:"of"`   // all blocks
+	Wrong      int64   `json:"wrong"`
+	Loss       float64 `json:"loss"`
+	Confidence float64 `json:"confidence"`
 }
 
 // Verdict returns the answer in a word: "damaged" if there are errors or warnings; "unproven" if
-// there is content in which damage would not be seen; "sound" if all content was compared. Without
-// contents it is "damaged" or "structure-sound".
+// there is content in which damage would not be seen; "sample-sound" if only a sample was read;
+// "sound" if all content was compared. Without contents it is "damaged" or "structure-sound".
 func (v Verified) Verdict() string {
 	switch {
 	case v.Errors+v.Warnings > 0:
@@ -57,6 +79,8 @@ func (v Verified) Verdict() string {
 		return "structure-sound"
 	case v.Doubtful() > 0:
 		return "unproven"
+	case v.Sampled != nil:
+		return "sample-sound"
 	}
 	return "sound"
 }
@@ -84,6 +108,9 @@ func Verify(ctx context.Context, address string, o VerifyOptions, report func(Pr
 }
 
 func verify(ctx context.Context, st store.Store, name string, o VerifyOptions, report func(Problem)) (Verified, error) {
+	if err := o.checkSample(); err != nil {
+		return Verified{}, err
+	}
 	c := check{o: o, report: report, told: map[Problem]bool{}, sum: Verified{Quick: o.Quick}}
 	err := c.run(ctx, st, name)
 	return c.sum, err
@@ -129,7 +156,7 @@ func (c *check) run(ctx context.Context, st store.Store, name string) error {
 		c.tell(Problem{Code: format.BadData, Class: "parity", Severity: format.Warning, Volume: r.At, Off: -1, Message: r.NotUsed})
 	case g == nil:
 		c.tell(Problem{Code: format.BadData, Class: "parity", Severity: format.Note, Volume: r.At, Off: -1, Message: "not used: " + r.NotUsed})
-	case !c.o.Quick:
+	case !c.o.Quick && !c.o.sampling():
 		if r.Report, err = g.Check(ctx, false, c.o.Meter); err != nil {
 			return err
 		}
@@ -199,6 +226,9 @@ func (c *check) archive(ctx context.Context, st store.Store, name string) error 
 		return err
 	}
 	c.sum.Format = f.Name
+	if f.ReadsAll && c.o.sampling() {
+		return fmt.Errorf("the check of %s reads everything, so it takes no sample: %w", f.Title, errors.ErrUnsupported)
+	}
 	if a != nil && a.src.Reader.Can().Verify != nil {
 		if err := a.src.Reader.Can().Verify(c.tell); err != nil {
 			return err
@@ -273,13 +303,15 @@ func formatOf(a *Archive, o OpenOptions, err error) *format.Format {
 func (c *check) contents(ctx context.Context, src *content.Source) error {
 	o := c.o
 	decoder := func(Entry) format.Decode { return nil }
-	if prepare := src.Reader.Can().Decoder; prepare != nil && !o.Quick {
+	if prepare := src.Reader.Can().Decoder; prepare != nil && !o.Quick && !o.sampling() {
 		var err error
 		if decoder, err = prepare(ctx); err != nil {
 			return err
 		}
 	}
-	if err := src.Expect(ctx, o.Meter, func(e Entry) bool { return !o.Quick && e.Fault == nil && (e.Digest.Algo != "" || decoder(e) != nil) }); err != nil {
+	if err := src.Expect(ctx, o.Meter, func(e Entry) bool {
+		return !o.Quick && !o.sampling() && e.Fault == nil && (e.Digest.Algo != "" || decoder(e) != nil)
+	}); err != nil {
 		return err
 	}
 	if c.sound != nil && o.Meter.WantsTotal() { // the check against the parity has already counted the blocks
@@ -287,6 +319,19 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 		o.Meter.Expect(m.TotalEntries, m.TotalBytes+m.Bytes)
 	}
 	compares := src.Reader.Can().Compares
+	var sample *sampler
+	if o.sampling() {
+		all := int64(0)
+		for e, err := range src.Reader.Entries(ctx) {
+			if err != nil {
+				return err
+			}
+			if e.Kind.HasContent() && e.Fault == nil && e.Size > 0 && src.Proof(ctx, e).By >= format.Summed {
+				all++
+			}
+		}
+		sample = c.sampler("file", all)
+	}
 	entries := listing.Only(src.Reader.Entries(ctx), func(e Entry) bool {
 		c.sum.Entries++
 		if !e.Kind.HasContent() || e.Fault != nil {
@@ -305,6 +350,12 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 			return false
 		}
 		by, decode := src.Proof(ctx, e).By, decoder(e)
+		if sample != nil {
+			if by < format.Summed && e.Size > 0 {
+				c.sum.Unproven++
+			}
+			return by >= format.Summed && e.Size > 0 && sample.pick()
+		}
 		if by == format.Unproven && decode == nil {
 			switch by, p := c.byBlocks(ctx, src, e); {
 			case p != nil:
@@ -381,6 +432,9 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 	c.sum.Proven.Checksum += proven[format.Summed].Load()
 	c.sum.Proven.Decoding += proven[format.Decoded].Load()
 	c.sum.Unproven += proven[format.Unproven].Load()
+	if sample != nil {
+		c.sum.Sampled.Wrong = c.sum.Sampled.Read - proven[format.Digested].Load() - proven[format.Summed].Load()
+	}
 	return err
 }
 
@@ -412,11 +466,12 @@ func (c *check) byBlocks(ctx context.Context, src *content.Source, e Entry) (for
 
 // byIndex is like contents, with the digests of an index.
 func (c *check) byIndex(ctx context.Context, src *content.Source) error {
-	chunk := src.Index().Chunk
+	chunk, all := src.Index().Chunk, int64(0)
 	for e, err := range src.Reader.Entries(ctx) {
 		if err != nil {
 			return err
 		}
+		all += kept.Pieces(&e, chunk)
 		if c.sum.Entries++; e.Kind.HasContent() && e.Fault == nil && kept.Pieces(&e, chunk) == 0 {
 			if src.HasDigest(e) { // it is empty
 				c.sum.Proven.Digest++
@@ -424,6 +479,17 @@ func (c *check) byIndex(ctx context.Context, src *content.Source) error {
 				c.sum.Unproven++
 			}
 		}
+	}
+	if c.o.sampling() {
+		sample := c.sampler("piece", all)
+		return src.CheckSome(ctx, c.o.Meter, sample.pick, func(e Entry, n int64, p *ProofError) {
+			if p != nil {
+				c.sum.Sampled.Wrong++
+				c.tell(src.Problem(ctx, e, p))
+				return
+			}
+			c.sum.Bytes += n
+		})
 	}
 	return src.CheckPieces(ctx, c.o.Meter, func(e Entry, p *ProofError) { c.tell(src.Problem(ctx, e, p)) }, func(e Entry) {
 		c.sum.Bytes += e.Size

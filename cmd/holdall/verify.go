@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,7 +24,8 @@ type verifiedJSON struct {
 }
 
 func (a *app) verifyCommand() *cobra.Command {
-	quick, sums := false, ""
+	var o holdall.VerifyOptions
+	sums := ""
 	var from, out string
 	var inPlace bool
 	cmd := &cobra.Command{
@@ -43,26 +46,32 @@ them with the digests, and writes a repaired archive to OUT, which appears
 whole or not at all. With --in-place it replaces the archive, and the damaged
 one is kept as ARCHIVE.bak.
 
+--sample loss=0.01%,confidence=99.99% checks the structure, and reads as many
+blocks at random as it takes to find, with that confidence, that at least that
+share of the blocks is wrong. Blocks are the pieces of an index with digests or,
+without one, files with a digest or checksum.
+
 --sums prints the digest of each file instead, as lines for sha256sum -c or
 b3sum -c. Digests in the archive are used as recorded; other files are read.`,
 		Example: `  holdall verify docs.caf
   holdall verify --sums sha256 docs.caf > SHA256SUMS
   holdall verify --quick *.caf
+  holdall verify --sample loss=0.1%,confidence=99% s3://bucket/docs.caf
   holdall verify --repair-from https://example.org/docs.caf docs.caf -o repaired.caf
   holdall verify --json https://example.org/docs.caf`,
 		Args: args(1, -1, "an archive"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			repairs := from != "" || out != "" || inPlace || a.dryRun
 			switch {
-			case sums != "" && quick:
-				return usage("expected one of --quick and --sums")
-			case repairs && (from == "" || out != "" && inPlace || out == "" && !inPlace && !a.dryRun || len(args) != 1 || quick || sums != ""):
+			case o.Quick && sums != "" || o.Sample.Loss > 0 && (o.Quick || sums != ""):
+				return usage("expected one of --quick, --sample and --sums")
+			case repairs && (from == "" || out != "" && inPlace || out == "" && !inPlace && !a.dryRun || len(args) != 1 || o.Quick || o.Sample.Loss > 0 || sums != ""):
 				return usage("expected one archive with --repair-from, and one of -o OUT, --in-place and --dry-run")
 			case repairs:
 				return a.repairFrom(ctx, args[0], from, out, inPlace)
 			}
 			check := func(address string) (bool, error) {
-				sum, err := a.verify(ctx, address, quick)
+				sum, err := a.verify(ctx, address, o)
 				return sum.Errors+sum.Warnings > 0, err
 			}
 			if sums != "" {
@@ -77,17 +86,18 @@ b3sum -c. Digests in the archive are used as recorded; other files are read.`,
 			return cmp.Or(err, answer(bad))
 		}),
 	}
-	cmd.Flags().BoolVar(&quick, "quick", false, "check only the structure, not the content")
+	cmd.Flags().BoolVar(&o.Quick, "quick", false, "check only the structure, not the content")
 	cmd.Flags().StringVar(&from, "repair-from", "", "repair the archive with pieces of this other copy")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "with --repair-from: write the repaired archive to this file")
 	cmd.Flags().BoolVar(&inPlace, "in-place", false, "with --repair-from: replace the archive, and keep the old one as ARCHIVE.bak")
 	cmd.Flags().BoolVarP(&a.dryRun, "dry-run", "n", false, "with --repair-from: "+dryRunUsage)
 	a.forceFlag(cmd.Flags())
+	cmd.Flags().Var((*sampleFlag)(&o), "sample", "read only as many random blocks as it takes: loss=0.01%,confidence=99.99%")
 	cmd.Flags().Var(newChoice(&sums, "", "sha256", "blake3"), "sums", "print the digest of each file: sha256 or blake3")
 	return cmd
 }
 
-func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.Verified, error) {
+func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOptions) (holdall.Verified, error) {
 	st, name, err := a.locateIn(ctx, address)
 	if err != nil {
 		return holdall.Verified{}, err
@@ -99,7 +109,8 @@ func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.V
 		o.Index = a.useIndex()
 		o.Index.Folder = nil // the cached index has no digests
 	}
-	sum, err := holdall.Verify(ctx, name, holdall.VerifyOptions{OpenOptions: o.In(st), Quick: quick, Meter: m}, a.tellProblem)
+	how.OpenOptions, how.Meter = o.In(st), m
+	sum, err := holdall.Verify(ctx, name, how, a.tellProblem)
 	stop()
 	if err != nil {
 		return sum, err
@@ -119,7 +130,7 @@ func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.V
 	line := fmt.Sprintf("%s: %s; %s", shownAddress, cmp.Or(strings.Join(found, ", "), verdicts[sum.Verdict()]), count(sum.Entries, "entry"))
 	by := map[string]int64{"digest": sum.Proven.Digest, "checksum": sum.Proven.Checksum, "decoding": sum.Proven.Decoding, "nothing": sum.Unproven}
 	maps.DeleteFunc(by, func(_ string, n int64) bool { return n == 0 })
-	if !quick {
+	if !how.Quick {
 		line += ", " + a.humanSize(sum.Bytes) + provenBy(by)
 	}
 	if sum.BeingWritten {
@@ -129,12 +140,59 @@ func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.V
 	if sum.Verdict() == "unproven" {
 		fmt.Fprintf(a.out, "%s: nothing wrong was found, but damage in %s would not be seen: 'holdall index --chunk-digests' or 'holdall protect' makes it visible from now on\n", shownAddress, count(sum.Doubtful(), "file"))
 	}
-	a.printParity(shownAddress, sum.Parity, quick)
+	if s := sum.Sampled; s != nil {
+		what := fmt.Sprintf("read %s of %s %ss", thousands(s.Read), thousands(s.Of), s.Unit)
+		if s.Wrong > 0 {
+			what += fmt.Sprintf(", %s of them wrong", thousands(s.Wrong))
+		} else if s.Of > 0 {
+			what += fmt.Sprintf(": if %s or more of them were wrong, this would have found it with %s confidence", percent(s.Loss), percent(s.Confidence))
+		}
+		fmt.Fprintf(a.out, "%s: %s\n", shownAddress, what)
+	}
+	a.printParity(shownAddress, sum.Parity, how.Quick || sum.Sampled != nil)
 	return sum, nil
 }
 
+// sampleFlag is how much a sample is to find: loss=0.01%,confidence=99.99%. A seed repeats it.
+type sampleFlag holdall.VerifyOptions
+
+func (s *sampleFlag) Type() string { return "sample" }
+
+func (s *sampleFlag) String() string {
+	if s.Sample.Loss == 0 {
+		return ""
+	}
+	return fmt.Sprintf("loss=%s,confidence=%s", percent(s.Sample.Loss), percent(s.Sample.Confidence))
+}
+
+func (s *sampleFlag) Set(v string) error {
+	ok, to := true, map[string]*float64{"loss": &s.Sample.Loss, "confidence": &s.Sample.Confidence}
+	for part := range strings.SplitSeq(v, ",") {
+		var err error
+		key, text, _ := strings.Cut(part, "=")
+		number, percents := strings.CutSuffix(text, "%")
+		switch f := to[key]; {
+		case key == "seed":
+			s.Sample.Seed, err = strconv.ParseUint(text, 10, 64)
+		case f == nil:
+			ok = false
+		default:
+			if *f, err = strconv.ParseFloat(number, 64); percents {
+				*f /= 100
+			}
+		}
+		ok = ok && err == nil
+	}
+	if l, c := s.Sample.Loss, s.Sample.Confidence; !ok || !(l > 0 && l <= 1 && c > 0 && c < 1) {
+		return errors.New("expected loss=0.01%,confidence=99.99%, with shares above 0 and a confidence below 100%")
+	}
+	return nil
+}
+
+func percent(share float64) string { return strconv.FormatFloat(share*100, 'g', 10, 64) + "%" }
+
 // verdicts are the words for archives without errors and warnings.
-var verdicts = map[string]string{"sound": "sound", "structure-sound": "the structure is sound", "unproven": "unproven"}
+var verdicts = map[string]string{"sound": "sound", "structure-sound": "the structure is sound", "sample-sound": "the sample is sound", "unproven": "unproven"}
 
 // printParity prints what protects an archive, and how much more loss it could
 // repair.
