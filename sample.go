@@ -3,7 +3,6 @@ package holdall
 import (
 	crand "crypto/rand"
 	"encoding/binary"
-	"fmt"
 	"math"
 	"math/rand/v2"
 )
@@ -44,13 +43,4 @@ func (c *check) sampler(unit string, all int64) *sampler {
 		crand.Read(seed[:]) // never fails
 	}
 	return &sampler{c.sum.Sampled.Read, all, rand.New(rand.NewChaCha8(seed))}
-}
-
-// checkSample returns an error if the options for a sample make no sense.
-func (o VerifyOptions) checkSample() error {
-	s := o.Sample
-	if s.Loss == 0 && s.Confidence == 0 || s.Loss > 0 && s.Loss <= 1 && s.Confidence > 0 && s.Confidence < 1 && !o.Quick {
-		return nil
-	}
-	return fmt.Errorf("sample: expected a loss above 0 and a confidence below 1, and no Quick, found %v and %v", s.Loss, s.Confidence)
 }

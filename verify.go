@@ -44,6 +44,7 @@ type Verified struct {
 	Bytes    int64  `json:"bytes"` // content that was proven correct
 	Errors   int64  `json:"errors"`
 	Warnings int64  `json:"warnings"`
+	Missing  int64  `json:"missing,omitempty"` // objects; they count as errors or warnings, too
 	// BeingWritten means that another program is writing to the archive. An unfinished end is
 	// then not an error.
 	BeingWritten bool `json:"being_written,omitempty"`
@@ -108,8 +109,8 @@ func Verify(ctx context.Context, address string, o VerifyOptions, report func(Pr
 }
 
 func verify(ctx context.Context, st store.Store, name string, o VerifyOptions, report func(Problem)) (Verified, error) {
-	if err := o.checkSample(); err != nil {
-		return Verified{}, err
+	if s := o.Sample; o.sampling() && !(s.Loss <= 1 && s.Confidence > 0 && s.Confidence < 1 && !o.Quick) {
+		return Verified{}, fmt.Errorf("a sample for a loss of %v with a confidence of %v, quick %v: expected up to 1, below 1, and false", s.Loss, s.Confidence, o.Quick)
 	}
 	c := check{o: o, report: report, told: map[Problem]bool{}, sum: Verified{Quick: o.Quick}}
 	err := c.run(ctx, st, name)
@@ -132,6 +133,9 @@ func (c *check) tell(p Problem) {
 		c.told[p] = true
 	}
 	c.sum.BeingWritten = c.sum.BeingWritten || p.Code == format.BeingWritten
+	if p.Code == format.MissingVolume && p.Severity > format.Note {
+		c.sum.Missing++
+	}
 	switch p.Severity {
 	case format.Error:
 		c.sum.Errors++

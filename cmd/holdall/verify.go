@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/fixity"
 	"github.com/holdall/holdall/store"
 )
 
@@ -26,7 +27,7 @@ type verifiedJSON struct {
 func (a *app) verifyCommand() *cobra.Command {
 	var o holdall.VerifyOptions
 	sums := ""
-	var from, out string
+	var from, out, log, logged string
 	var inPlace bool
 	cmd := &cobra.Command{
 		Use:   "verify ARCHIVE...",
@@ -51,28 +52,49 @@ blocks at random as it takes to find, with that confidence, that at least that
 share of the blocks is wrong. Blocks are the pieces of an index with digests or,
 without one, files with a digest or checksum.
 
+--log FILE also adds a line of JSON for each archive to a log of checks. Each
+line has the digest of the one before. --check-log FILE says which line is the
+first that does not fit.
+
 --sums prints the digest of each file instead, as lines for sha256sum -c or
 b3sum -c. Digests in the archive are used as recorded; other files are read.`,
 		Example: `  holdall verify docs.caf
   holdall verify --sums sha256 docs.caf > SHA256SUMS
+  holdall verify --log fixity.jsonl *.caf
   holdall verify --quick *.caf
   holdall verify --sample loss=0.1%,confidence=99% s3://bucket/docs.caf
   holdall verify --repair-from https://example.org/docs.caf docs.caf -o repaired.caf
   holdall verify --json https://example.org/docs.caf`,
-		Args: args(1, -1, "an archive"),
+		Args: func(cmd *cobra.Command, found []string) error {
+			if logged != "" {
+				return args(0, 0, "no archive with --check-log")(cmd, found)
+			}
+			return args(1, -1, "an archive")(cmd, found)
+		},
 		RunE: run(func(ctx context.Context, args []string) error {
+			if logged != "" {
+				return a.checkLog(logged)
+			}
 			repairs := from != "" || out != "" || inPlace || a.dryRun
 			switch {
 			case o.Quick && sums != "" || o.Sample.Loss > 0 && (o.Quick || sums != ""):
 				return usage("expected one of --quick, --sample and --sums")
 			case repairs && (from == "" || out != "" && inPlace || out == "" && !inPlace && !a.dryRun || len(args) != 1 || o.Quick || o.Sample.Loss > 0 || sums != ""):
 				return usage("expected one archive with --repair-from, and one of -o OUT, --in-place and --dry-run")
+			case log != "" && (repairs || sums != ""):
+				return usage("--log is for checks, not for --sums and --repair-from")
 			case repairs:
 				return a.repairFrom(ctx, args[0], from, out, inPlace)
 			}
 			check := func(address string) (bool, error) {
 				sum, err := a.verify(ctx, address, o)
 				return sum.Errors+sum.Warnings > 0, err
+			}
+			if log != "" {
+				if err := fixity.Ready(ctx, log); err != nil { // before anything is read
+					return err
+				}
+				check = func(address string) (bool, error) { return a.logged(ctx, log, address, o) }
 			}
 			if sums != "" {
 				check = func(address string) (bool, error) { return a.sums(ctx, address, sums) }
@@ -83,9 +105,14 @@ b3sum -c. Digests in the archive are used as recorded; other files are read.`,
 				bad = bad || found
 				return err
 			})
+			if a.lastLine != "" {
+				a.tell(logJSON{log, fixity.Checked{Last: a.lastLine}}, func() { fmt.Fprintf(a.out, "%s: the last line is %s\n", log, a.lastLine) })
+			}
 			return cmp.Or(err, answer(bad))
 		}),
 	}
+	cmd.Flags().StringVar(&log, "log", "", "add a line for each archive to this log of checks")
+	cmd.Flags().StringVar(&logged, "check-log", "", "check that the lines of this log fit each other")
 	cmd.Flags().BoolVar(&o.Quick, "quick", false, "check only the structure, not the content")
 	cmd.Flags().StringVar(&from, "repair-from", "", "repair the archive with pieces of this other copy")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "with --repair-from: write the repaired archive to this file")
@@ -153,37 +180,21 @@ func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOpti
 	return sum, nil
 }
 
-// sampleFlag is how much a sample is to find: loss=0.01%,confidence=99.99%. A seed repeats it.
+// sampleFlag is how much a sample is to find. A seed repeats it.
 type sampleFlag holdall.VerifyOptions
 
-func (s *sampleFlag) Type() string { return "sample" }
-
-func (s *sampleFlag) String() string {
-	if s.Sample.Loss == 0 {
-		return ""
-	}
-	return fmt.Sprintf("loss=%s,confidence=%s", percent(s.Sample.Loss), percent(s.Sample.Confidence))
-}
+func (s *sampleFlag) Type() string   { return "sample" }
+func (s *sampleFlag) String() string { return "" }
 
 func (s *sampleFlag) Set(v string) error {
-	ok, to := true, map[string]*float64{"loss": &s.Sample.Loss, "confidence": &s.Sample.Confidence}
-	for part := range strings.SplitSeq(v, ",") {
-		var err error
-		key, text, _ := strings.Cut(part, "=")
-		number, percents := strings.CutSuffix(text, "%")
-		switch f := to[key]; {
-		case key == "seed":
-			s.Sample.Seed, err = strconv.ParseUint(text, 10, 64)
-		case f == nil:
-			ok = false
-		default:
-			if *f, err = strconv.ParseFloat(number, 64); percents {
-				*f /= 100
-			}
+	const shares, end = "loss=%g%%,confidence=%g%%", " ."
+	l, c := &s.Sample.Loss, &s.Sample.Confidence
+	if _, err := fmt.Sscanf(v+end, shares+end, l, c); err != nil {
+		if _, err = fmt.Sscanf(v+end, shares+",seed=%d"+end, l, c, &s.Sample.Seed); err != nil {
+			*l = -1
 		}
-		ok = ok && err == nil
 	}
-	if l, c := s.Sample.Loss, s.Sample.Confidence; !ok || !(l > 0 && l <= 1 && c > 0 && c < 1) {
+	if *l, *c = *l/100, *c/100; !(*l > 0 && *l <= 1 && *c > 0 && *c < 1) {
 		return errors.New("expected loss=0.01%,confidence=99.99%, with shares above 0 and a confidence below 100%")
 	}
 	return nil
