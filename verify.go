@@ -2,10 +2,15 @@ package holdall
 
 import (
 	"context"
+	crand "crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"math/rand/v2"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/read/cache"
@@ -38,13 +43,16 @@ type VerifyOptions struct {
 
 // Verified is the result of [Verify].
 type Verified struct {
-	Format   string `json:"format"`
-	Quick    bool   `json:"quick,omitempty"` // only the structure was checked
-	Entries  int64  `json:"entries"`
-	Bytes    int64  `json:"bytes"` // content that was proven correct
-	Errors   int64  `json:"errors"`
-	Warnings int64  `json:"warnings"`
-	Missing  int64  `json:"missing,omitempty"` // objects; they count as errors or warnings, too
+	Format   string    `json:"format"`
+	Size     int64     `json:"size,omitempty"`    // of all objects of the archive
+	ModTime  time.Time `json:"mtime,omitzero"`    // of its object, if it is one
+	Version  string    `json:"version,omitempty"` // of its object, as a server reports it
+	Quick    bool      `json:"quick,omitempty"`   // only the structure was checked
+	Entries  int64     `json:"entries"`
+	Bytes    int64     `json:"bytes"` // content that was proven correct
+	Errors   int64     `json:"errors"`
+	Warnings int64     `json:"warnings"`
+	Missing  int64     `json:"missing,omitempty"` // objects; they count as errors or warnings, too
 	// BeingWritten means that another program is writing to the archive. An unfinished end is
 	// then not an error.
 	BeingWritten bool `json:"being_written,omitempty"`
@@ -109,7 +117,7 @@ func Verify(ctx context.Context, address string, o VerifyOptions, report func(Pr
 }
 
 func verify(ctx context.Context, st store.Store, name string, o VerifyOptions, report func(Problem)) (Verified, error) {
-	if s := o.Sample; o.sampling() && !(s.Loss <= 1 && s.Confidence > 0 && s.Confidence < 1 && !o.Quick) {
+	if s := o.Sample; s.Loss > 0 && !(s.Loss <= 1 && s.Confidence > 0 && s.Confidence < 1 && !o.Quick) {
 		return Verified{}, fmt.Errorf("a sample for a loss of %v with a confidence of %v, quick %v: expected up to 1, below 1, and false", s.Loss, s.Confidence, o.Quick)
 	}
 	c := check{o: o, report: report, told: map[Problem]bool{}, sum: Verified{Quick: o.Quick}}
@@ -160,7 +168,7 @@ func (c *check) run(ctx context.Context, st store.Store, name string) error {
 		c.tell(Problem{Code: format.BadData, Class: "parity", Severity: format.Warning, Volume: r.At, Off: -1, Message: r.NotUsed})
 	case g == nil:
 		c.tell(Problem{Code: format.BadData, Class: "parity", Severity: format.Note, Volume: r.At, Off: -1, Message: "not used: " + r.NotUsed})
-	case !c.o.Quick && !c.o.sampling():
+	case !c.o.Quick && c.o.Sample.Loss == 0:
 		if r.Report, err = g.Check(ctx, false, c.o.Meter); err != nil {
 			return err
 		}
@@ -230,7 +238,16 @@ func (c *check) archive(ctx context.Context, st store.Store, name string) error 
 		return err
 	}
 	c.sum.Format = f.Name
-	if f.ReadsAll && c.o.sampling() {
+	if a != nil {
+		c.sum.Size, _ = a.src.StoredSize(ctx) // if that fails, it is told below
+		if o, err := a.src.Object(ctx, name); err == nil {
+			info, _ := o.Info(ctx)
+			if c.sum.ModTime = info.ModTime.UTC(); !st.Can().Near {
+				c.sum.Version = info.Version
+			}
+		}
+	}
+	if f.ReadsAll && c.o.Sample.Loss > 0 {
 		return fmt.Errorf("the check of %s reads everything, so it takes no sample: %w", f.Title, errors.ErrUnsupported)
 	}
 	if a != nil && a.src.Reader.Can().Verify != nil {
@@ -307,14 +324,14 @@ func formatOf(a *Archive, o OpenOptions, err error) *format.Format {
 func (c *check) contents(ctx context.Context, src *content.Source) error {
 	o := c.o
 	decoder := func(Entry) format.Decode { return nil }
-	if prepare := src.Reader.Can().Decoder; prepare != nil && !o.Quick && !o.sampling() {
+	if prepare := src.Reader.Can().Decoder; prepare != nil && !o.Quick && o.Sample.Loss == 0 {
 		var err error
 		if decoder, err = prepare(ctx); err != nil {
 			return err
 		}
 	}
 	if err := src.Expect(ctx, o.Meter, func(e Entry) bool {
-		return !o.Quick && !o.sampling() && e.Fault == nil && (e.Digest.Algo != "" || decoder(e) != nil)
+		return !o.Quick && o.Sample.Loss == 0 && e.Fault == nil && (e.Digest.Algo != "" || decoder(e) != nil)
 	}); err != nil {
 		return err
 	}
@@ -324,7 +341,7 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 	}
 	compares := src.Reader.Can().Compares
 	var sample *sampler
-	if o.sampling() {
+	if o.Sample.Loss > 0 {
 		all := int64(0)
 		for e, err := range src.Reader.Entries(ctx) {
 			if err != nil {
@@ -484,7 +501,7 @@ func (c *check) byIndex(ctx context.Context, src *content.Source) error {
 			}
 		}
 	}
-	if c.o.sampling() {
+	if c.o.Sample.Loss > 0 {
 		sample := c.sampler("piece", all)
 		return src.CheckSome(ctx, c.o.Meter, sample.pick, func(e Entry, n int64, p *ProofError) {
 			if p != nil {
@@ -499,4 +516,39 @@ func (c *check) byIndex(ctx context.Context, src *content.Source) error {
 		c.sum.Bytes += e.Size
 		c.sum.Proven.Digest++
 	})
+}
+
+// sampleOf returns how many of all blocks must be read to find, with a confidence, that at least
+// the share loss of them is wrong. Blocks are not read twice, so of few blocks it is all.
+func sampleOf(all int64, loss, confidence float64) (n int64) {
+	wrong := math.Ceil(loss * float64(all) * (1 - 1e-12)) // the product may be too large by its last bit
+	for missed := 0.0; n < all && missed > math.Log1p(-confidence); n++ {
+		missed += math.Log1p(-wrong / float64(all-n))
+	}
+	return n
+}
+
+// A sampler chooses blocks while all of them go by. Each set of as many blocks is equally likely.
+type sampler struct {
+	want, left int64
+	random     *rand.Rand
+}
+
+func (s *sampler) pick() bool {
+	picked := s.left > 0 && s.random.Int64N(s.left) < s.want
+	if s.left--; picked {
+		s.want--
+	}
+	return picked
+}
+
+// sampler returns what chooses the sample of all blocks, and notes how many these are.
+func (c *check) sampler(unit string, all int64) *sampler {
+	o := c.o.Sample
+	c.sum.Sampled = &Sampled{Unit: unit, Read: sampleOf(all, o.Loss, o.Confidence), Of: all, Loss: o.Loss, Confidence: o.Confidence}
+	var seed [32]byte
+	if binary.LittleEndian.PutUint64(seed[:], o.Seed); o.Seed == 0 {
+		crand.Read(seed[:]) // never fails
+	}
+	return &sampler{c.sum.Sampled.Read, all, rand.New(rand.NewChaCha8(seed))}
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"os/user"
 	"strconv"
 	"strings"
 
@@ -17,6 +19,12 @@ import (
 	"github.com/holdall/holdall/internal/app/fixity"
 	"github.com/holdall/holdall/store"
 )
+
+// logJSON is the state of a log of checks.
+type logJSON struct {
+	Log string `json:"log"`
+	fixity.Checked
+}
 
 type verifiedJSON struct {
 	Archive string `json:"archive"`
@@ -47,14 +55,11 @@ them with the digests, and writes a repaired archive to OUT, which appears
 whole or not at all. With --in-place it replaces the archive, and the damaged
 one is kept as ARCHIVE.bak.
 
---sample loss=0.01%,confidence=99.99% checks the structure, and reads as many
-blocks at random as it takes to find, with that confidence, that at least that
-share of the blocks is wrong. Blocks are the pieces of an index with digests or,
-without one, files with a digest or checksum.
+--sample loss=0.01%,confidence=99.99% reads as many blocks at random as it takes
+to find, with that confidence, that at least that share of them is wrong.
 
---log FILE also adds a line of JSON for each archive to a log of checks. Each
-line has the digest of the one before. --check-log FILE says which line is the
-first that does not fit.
+--log FILE also adds a line for each archive to a log of checks, which has the
+digest of the line before. --check-log FILE names the first that does not fit.
 
 --sums prints the digest of each file instead, as lines for sha256sum -c or
 b3sum -c. Digests in the archive are used as recorded; other files are read.`,
@@ -65,18 +70,13 @@ b3sum -c. Digests in the archive are used as recorded; other files are read.`,
   holdall verify --sample loss=0.1%,confidence=99% s3://bucket/docs.caf
   holdall verify --repair-from https://example.org/docs.caf docs.caf -o repaired.caf
   holdall verify --json https://example.org/docs.caf`,
-		Args: func(cmd *cobra.Command, found []string) error {
-			if logged != "" {
-				return args(0, 0, "no archive with --check-log")(cmd, found)
-			}
-			return args(1, -1, "an archive")(cmd, found)
-		},
 		RunE: run(func(ctx context.Context, args []string) error {
-			if logged != "" {
-				return a.checkLog(logged)
-			}
 			repairs := from != "" || out != "" || inPlace || a.dryRun
 			switch {
+			case (len(args) == 0) != (logged != ""):
+				return usage("expected an archive, or --check-log without one, found %s", count(int64(len(args)), "argument"))
+			case logged != "":
+				return a.checkLog(logged)
 			case o.Quick && sums != "" || o.Sample.Loss > 0 && (o.Quick || sums != ""):
 				return usage("expected one of --quick, --sample and --sums")
 			case repairs && (from == "" || out != "" && inPlace || out == "" && !inPlace && !a.dryRun || len(args) != 1 || o.Quick || o.Sample.Loss > 0 || sums != ""):
@@ -178,6 +178,52 @@ func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOpti
 	}
 	a.printParity(shownAddress, sum.Parity, how.Quick || sum.Sampled != nil)
 	return sum, nil
+}
+
+// logged verifies an archive, and adds the result to a log. That an archive cannot be checked is a
+// result, too.
+func (a *app) logged(ctx context.Context, log, address string, o holdall.VerifyOptions) (bad bool, err error) {
+	sum, err := a.verify(ctx, address, o)
+	if ctx.Err() != nil {
+		return false, err // nothing is known
+	}
+	l := fixity.Line{By: whoami(), Tool: "holdall " + versionString(), Archive: store.Redact(address), Verdict: sum.Verdict(), Verified: sum}
+	if err != nil {
+		l.Verdict, l.Error = "error", err.Error()[:min(len(err.Error()), 1<<10)]
+	}
+	last, lerr := fixity.Append(ctx, log, l)
+	a.lastLine = cmp.Or(last, a.lastLine)
+	return sum.Errors+sum.Warnings > 0, cmp.Or(err, lerr)
+}
+
+// whoami returns USER@HOST.
+func whoami() string {
+	name := "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, _ := os.Hostname()
+	return name + "@" + cmp.Or(host, "unknown")
+}
+
+// checkLog reports whether the lines of a log fit each other.
+func (a *app) checkLog(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	c, err := fixity.Check(f)
+	if err != nil {
+		return err
+	}
+	a.tell(logJSON{path, c}, func() {
+		fmt.Fprintf(a.out, "%s: %s in order, %d torn; the last line is %s\n", path, count(c.Lines, "line"), c.Torn, cmp.Or(c.Last, "none"))
+		if c.Wrong > 0 {
+			fmt.Fprintf(a.out, "%s: line %d does not fit: %s\n", path, c.Wrong, c.Why)
+		}
+	})
+	return answer(c.Wrong > 0)
 }
 
 // sampleFlag is how much a sample is to find. A seed repeats it.

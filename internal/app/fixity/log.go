@@ -20,25 +20,22 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/base/sysfile"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/local"
 )
 
 // A Line is what a log has of one check of one archive. Later versions may add fields, such as a
 // root of the contents.
 type Line struct {
-	Time     time.Time `json:"time"` // when the check ended
-	By       string    `json:"by"`
-	Tool     string    `json:"tool"`
-	Archive  string    `json:"archive"`
-	Size     int64     `json:"size,omitempty"`
-	Modified time.Time `json:"modified,omitzero"`
-	Version  string    `json:"version,omitempty"` // ETag or generation
-	Verdict  string    `json:"verdict"`           // that of Verified, or "error"
-	Error    string    `json:"error,omitempty"`   // why it could not be checked
+	Time    time.Time `json:"time"` // when the check ended
+	By      string    `json:"by"`
+	Tool    string    `json:"tool"`
+	Archive string    `json:"archive"`
+	Verdict string    `json:"verdict"`         // that of Verified, or "error"
+	Error   string    `json:"error,omitempty"` // why it could not be checked
 	holdall.Verified
-	// Torn is the digest of what is between the last whole line and this one: lines whose writer was
-	// killed.
-	Torn string `json:"torn,omitempty"`
-	// Prev is the digest of the last whole line, with its end; empty in the first line.
+	// Prev is the digest of all from the last whole line to this one: that line with its end, and
+	// what killed writers have left after it. In the first line of a log it is empty.
 	Prev *string `json:"prev"`
 }
 
@@ -61,81 +58,64 @@ func digest(h *blake3.Hasher) string {
 }
 
 // open opens and locks the log at a path, and makes it if there is none.
-func open(ctx context.Context, path string) (*os.File, error) {
-	_, missing := os.Lstat(path)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|sysfile.DontWait, 0o666)
-	if err != nil {
-		return nil, err
+func open(ctx context.Context, path string) (store.Amendment, error) {
+	if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL, 0o666); err == nil {
+		if err := errors.Join(f.Close(), sysfile.SyncFolder(filepath.Dir(path))); err != nil {
+			return nil, err
+		}
 	}
-	if err = lock(ctx, f); err == nil && missing != nil {
-		err = sysfile.SyncFolder(filepath.Dir(path))
-	}
-	if fi, serr := f.Stat(); err == nil && (serr != nil || !fi.Mode().IsRegular()) {
-		err = errors.Join(serr, fmt.Errorf("%s: expected a regular file", path))
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
-func lock(ctx context.Context, f *os.File) error {
+	st := local.New(filepath.Dir(path))
 	for pause, left := time.Millisecond, patience; ; pause, left = min(2*pause, 32*time.Millisecond), left-pause {
-		held, err := sysfile.TryLock(f)
-		switch {
-		case err != nil:
-			return fmt.Errorf("lock %s: %w", f.Name(), err)
-		case held:
-			return nil
-		case left < 0:
-			return fmt.Errorf("%s: another process keeps it locked", f.Name())
+		a, err := st.Amend(ctx, filepath.Base(path))
+		if _, locked := errors.AsType[*store.LockedError](err); !locked || left < 0 {
+			return a, err
 		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		case <-time.After(pause):
 		}
 	}
 }
 
 // end reads the end of a log, to which a line is to be added.
-func end(f *os.File) (Checked, error) {
-	fi, err := f.Stat()
-	if err != nil {
+func end(ctx context.Context, a store.Amendment, path string) (Checked, error) {
+	b := make([]byte, min(a.Size(), mostEnd))
+	later := a.Size() > mostEnd
+	if err := a.ReadAt(ctx, b, a.Size()-int64(len(b))); err != nil {
 		return Checked{}, err
 	}
-	from := max(0, fi.Size()-mostEnd)
-	c, err := check(io.NewSectionReader(f, from, fi.Size()-from), from > 0)
-	if err == nil && (c.Wrong > 0 || from > 0 && c.Lines == 0) {
-		err = fmt.Errorf("%s: not a log of checks, or its end is damaged: choose another name", f.Name())
+	c, err := check(bytes.NewReader(b), later)
+	if err == nil && (c.Wrong > 0 || later && c.Lines == 0) {
+		err = fmt.Errorf("%s: not a log of checks, or its end is damaged: choose another name", path)
 	}
 	return c, err
 }
 
 // Ready returns an error if no line can be added to the log at a path. It makes the log.
 func Ready(ctx context.Context, path string) error {
-	f, err := open(ctx, path)
+	a, err := open(ctx, path)
 	if err != nil {
 		return err
 	}
-	_, err = end(f)
-	return errors.Join(err, f.Close())
+	_, err = end(ctx, a, path)
+	return errors.Join(err, a.Close())
 }
 
 // Append adds a line to the log at a path, and returns its digest when it is durable. Nothing that
 // is there is changed: a line whose writer was killed gets its end, and the new line says that it
 // is torn.
 func Append(ctx context.Context, path string, l Line) (last string, err error) {
-	f, err := open(ctx, path)
+	a, err := open(ctx, path)
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	c, err := end(f)
+	defer func() { err = errors.Join(err, a.Close()) }()
+	c, err := end(ctx, a, path)
 	if err != nil {
 		return "", err
 	}
-	l.Prev, l.Torn, l.Time = &c.Last, c.torn, time.Now().UTC()
+	l.Prev, l.Time = &c.prev, time.Now().UTC()
 	b, err := json.Marshal(l)
 	if err != nil {
 		return "", err
@@ -145,8 +125,8 @@ func Append(ctx context.Context, path string, l Line) (last string, err error) {
 	if b = append(b, '\n'); len(b) > mostLine {
 		return "", fmt.Errorf("%s: a line of %d bytes, more than %d", path, len(b), mostLine)
 	}
-	if _, err = f.Write(append([]byte(c.rest), b...)); err == nil { // at once, at the end
-		err = f.Sync()
+	if err = a.WriteAt(ctx, append([]byte(c.rest), b...), a.Size()); err == nil {
+		err = a.Sync(ctx)
 	}
 	h := blake3.New()
 	h.Write(b)
@@ -163,7 +143,7 @@ type Checked struct {
 	Wrong int64  `json:"wrong,omitempty"`
 	Why   string `json:"why,omitempty"`
 
-	torn string // digest of what follows the last whole line
+	prev string // what the next line gets as Prev
 	rest string // what the last line lacks: its end
 }
 
@@ -173,9 +153,8 @@ func Check(r io.Reader) (Checked, error) { return check(r, false) }
 
 // check is Check. With later, r begins anywhere in a log, so its first line is not compared.
 func check(r io.Reader, later bool) (c Checked, err error) {
-	in := bufio.NewReaderSize(r, mostLine)
-	between := blake3.New()
-	for number := int64(1); ; number++ {
+	in, since := bufio.NewReaderSize(r, mostLine), blake3.New()
+	for number := int64(1); c.Why == ""; number++ {
 		b, err := in.ReadSlice('\n')
 		switch {
 		case err == io.EOF && len(b) == 0:
@@ -185,34 +164,25 @@ func check(r io.Reader, later bool) (c Checked, err error) {
 			b = append(bytes.Clone(b), '\n')
 		case err == bufio.ErrBufferFull:
 			c.Wrong, c.Why = number, fmt.Sprintf("it is longer than %d bytes", mostLine)
-			return c, nil
+			continue
 		case err != nil:
 			return c, err
 		}
 		l, ok := whole(b[:len(b)-1])
+		began := !later || c.Lines > 0
 		switch {
 		case !ok && number == 1 && !later && !strings.HasPrefix(begin, string(b[:min(len(b)-1, len(begin))])):
-			c.Why = "it is no line of a log of checks"
-		case !ok && later && c.Lines == 0:
-			continue
-		case !ok:
-			between.Write(b)
-			c.torn = digest(between)
-			c.Torn++
-			continue
-		case later && c.Lines == 0:
-		case *l.Prev != c.Last:
-			c.Why = fmt.Sprintf("it follows a line %q, but the one before is %q", *l.Prev, c.Last)
-		case l.Torn != c.torn:
-			c.Why = fmt.Sprintf("torn lines before it are %q, not %q", c.torn, l.Torn)
+			c.Wrong, c.Why = number, "it is no line of a log of checks"
+		case ok && began && *l.Prev != c.prev:
+			c.Wrong, c.Why = number, fmt.Sprintf("it follows %q, but before it is %q", *l.Prev, c.prev)
+		case ok:
+			since.Reset()
+			since.Write(b)
+			c.Lines, c.Last, c.prev = c.Lines+1, digest(since), digest(since)
+		case began:
+			since.Write(b)
+			c.Torn, c.prev = c.Torn+1, digest(since)
 		}
-		if c.Why != "" {
-			c.Wrong = number
-			return c, nil
-		}
-		between.Reset()
-		between.Write(b)
-		c.Lines, c.Last, c.torn = c.Lines+1, digest(between), ""
-		between.Reset()
 	}
+	return c, nil
 }

@@ -84,7 +84,7 @@ func TestATornEndIsCompleted(t *testing.T) {
 			t.Fatalf("%d bytes: %v", n, err)
 		}
 		now := testkit.Read(t, path)
-		c, want := checked(t, now), Checked{Lines: 1, Last: last}
+		c, want := checked(t, now), Checked{Lines: 1, Last: last, prev: last}
 		for _, end := range []int{first, len(b)} {
 			if n >= end-1 { // all but the end of the line is whole
 				want.Lines++
