@@ -36,6 +36,7 @@ func (a *app) verifyCommand() *cobra.Command {
 	var o holdall.VerifyOptions
 	sums := ""
 	var from, out, log, logged string
+	var signedBy []string
 	var inPlace bool
 	cmd := &cobra.Command{
 		Use:   "verify ARCHIVE...",
@@ -61,17 +62,22 @@ to find, with that confidence, that at least that share of them is wrong.
 --log FILE also adds a line for each archive to a log of checks, which has the
 digest of the line before. --check-log FILE names the first that does not fit.
 
---sums prints the digest of each file instead, as lines for sha256sum -c or
-b3sum -c. Digests in the archive are used as recorded; other files are read.`,
+With --signed-by, it is an error if none of the keys has signed the archive, or
+if something is not what was signed ("holdall sign").`,
 		Example: `  holdall verify docs.caf
-  holdall verify --sums sha256 docs.caf > SHA256SUMS
   holdall verify --log fixity.jsonl *.caf
+  holdall verify --signed-by release.key.pub docs.caf
   holdall verify --quick *.caf
   holdall verify --sample loss=0.1%,confidence=99% s3://bucket/docs.caf
   holdall verify --repair-from https://example.org/docs.caf docs.caf -o repaired.caf
   holdall verify --json https://example.org/docs.caf`,
 		RunE: run(func(ctx context.Context, args []string) error {
 			repairs := from != "" || out != "" || inPlace || a.dryRun
+			keys, err := trustedKeys(signedBy)
+			if err != nil {
+				return err
+			}
+			a.trusted = append(a.trusted, keys...)
 			switch {
 			case (len(args) == 0) != (logged != ""):
 				return usage("expected an archive, or --check-log without one, found %s", count(int64(len(args)), "argument"))
@@ -100,7 +106,7 @@ b3sum -c. Digests in the archive are used as recorded; other files are read.`,
 				check = func(address string) (bool, error) { return a.sums(ctx, address, sums) }
 			}
 			bad := false
-			err := all(args, func(address string) error {
+			err = all(args, func(address string) error {
 				found, err := check(address)
 				bad = bad || found
 				return err
@@ -120,7 +126,8 @@ b3sum -c. Digests in the archive are used as recorded; other files are read.`,
 	cmd.Flags().BoolVarP(&a.dryRun, "dry-run", "n", false, "with --repair-from: "+dryRunUsage)
 	a.forceFlag(cmd.Flags())
 	cmd.Flags().Var((*sampleFlag)(&o), "sample", "read only as many random blocks as it takes: loss=0.01%,confidence=99.99%")
-	cmd.Flags().Var(newChoice(&sums, "", "sha256", "blake3"), "sums", "print the digest of each file: sha256 or blake3")
+	cmd.Flags().StringSliceVar(&signedBy, "signed-by", nil, "public key, or a file of one, that must have signed the archive")
+	cmd.Flags().Var(newChoice(&sums, "", "sha256", "blake3"), "sums", "print the digest of each file, as sum does: sha256 or blake3")
 	return cmd
 }
 
@@ -159,6 +166,9 @@ func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOpti
 	maps.DeleteFunc(by, func(_ string, n int64) bool { return n == 0 })
 	if !how.Quick {
 		line += ", " + a.humanSize(sum.Bytes) + provenBy(by)
+	}
+	if sum.SignedBy != "" {
+		line += "; signed by " + sum.SignedBy
 	}
 	if sum.BeingWritten {
 		line += "; being written by another program"
