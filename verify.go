@@ -1,9 +1,8 @@
 package holdall
 
 import (
+	"cmp"
 	"context"
-	crand "crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -350,15 +349,15 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 		o.Meter.Expect(m.TotalEntries, m.TotalBytes+m.Bytes)
 	}
 	compares := src.Reader.Can().Compares
+	provable := func(e Entry) bool {
+		return e.Kind.HasContent() && e.Fault == nil && e.Size > 0 && src.Proof(ctx, e).By >= format.Summed
+	}
 	var sample *sampler
 	if o.Sample.Loss > 0 {
 		all := int64(0)
-		for e, err := range src.Reader.Entries(ctx) {
-			if err != nil {
+		for _, err := range listing.Only(src.Reader.Entries(ctx), provable) {
+			if all++; err != nil {
 				return err
-			}
-			if e.Kind.HasContent() && e.Fault == nil && e.Size > 0 && src.Proof(ctx, e).By >= format.Summed {
-				all++
 			}
 		}
 		sample = c.sampler("file", all)
@@ -380,13 +379,13 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 			}
 			return false
 		}
-		by, decode := src.Proof(ctx, e).By, decoder(e)
 		if sample != nil {
-			if by < format.Summed && e.Size > 0 {
+			if !provable(e) && e.Size > 0 {
 				c.sum.Unproven++
 			}
-			return by >= format.Summed && e.Size > 0 && sample.pick()
+			return provable(e) && sample.pick()
 		}
+		by, decode := src.Proof(ctx, e).By, decoder(e)
 		if by == format.Unproven && decode == nil {
 			switch by, p := c.byBlocks(ctx, src, e); {
 			case p != nil:
@@ -552,9 +551,5 @@ func (s *sampler) pick() bool {
 func (c *check) sampler(unit string, all int64) *sampler {
 	o := c.o.Sample
 	c.sum.Sampled = &Sampled{Unit: unit, Read: sampleOf(all, o.Loss, o.Confidence), Of: all, Loss: o.Loss, Confidence: o.Confidence}
-	var seed [32]byte
-	if binary.LittleEndian.PutUint64(seed[:], o.Seed); o.Seed == 0 {
-		crand.Read(seed[:]) // never fails
-	}
-	return &sampler{c.sum.Sampled.Read, all, rand.New(rand.NewChaCha8(seed))}
+	return &sampler{c.sum.Sampled.Read, all, rand.New(rand.NewPCG(cmp.Or(o.Seed, rand.Uint64()), 0))}
 }

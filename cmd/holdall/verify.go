@@ -20,12 +20,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// logJSON is the state of a log of checks.
-type logJSON struct {
-	Log string `json:"log"`
-	fixity.Checked
-}
-
 type verifiedJSON struct {
 	Archive string `json:"archive"`
 	Verdict string `json:"verdict"`
@@ -112,7 +106,7 @@ if something is not what was signed ("holdall sign").`,
 				return err
 			})
 			if a.lastLine != "" {
-				a.tell(logJSON{log, fixity.Checked{Last: a.lastLine}}, func() { fmt.Fprintf(a.out, "%s: the last line is %s\n", log, a.lastLine) })
+				a.tell(fixity.Checked{Log: log, Last: a.lastLine}, func() { fmt.Fprintf(a.out, "%s: the last line is %s\n", log, a.lastLine) })
 			}
 			return cmp.Or(err, answer(bad))
 		}),
@@ -224,10 +218,10 @@ func (a *app) checkLog(path string) error {
 	}
 	defer f.Close()
 	c, err := fixity.Check(f)
-	if err != nil {
+	if c.Log = path; err != nil {
 		return err
 	}
-	a.tell(logJSON{path, c}, func() {
+	a.tell(c, func() {
 		fmt.Fprintf(a.out, "%s: %s in order, %d torn; the last line is %s\n", path, count(c.Lines, "line"), c.Torn, cmp.Or(c.Last, "none"))
 		if c.Wrong > 0 {
 			fmt.Fprintf(a.out, "%s: line %d does not fit: %s\n", path, c.Wrong, c.Why)

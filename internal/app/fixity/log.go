@@ -135,6 +135,7 @@ func Append(ctx context.Context, path string, l Line) (last string, err error) {
 
 // A Checked is what Check has read of a log.
 type Checked struct {
+	Log   string `json:"log"` // for callers
 	Lines int64  `json:"lines,omitempty"`
 	Torn  int64  `json:"torn,omitempty"` // lines whose writer was killed
 	Last  string `json:"last"`           // digest of the last whole line
