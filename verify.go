@@ -1,11 +1,15 @@
 package holdall
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"math/rand/v2"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/read/cache"
@@ -23,18 +27,31 @@ type VerifyOptions struct {
 	OpenOptions
 	// Quick checks the structure only, not the contents.
 	Quick bool `json:"quick,omitempty"`
+	// Sample, if Loss is set, reads only a sample of the contents, chosen at random: as many blocks
+	// as it takes to find, with this confidence, that at least the share Loss of them is wrong.
+	// Blocks are the pieces of an index with digests or, without one, files with a digest or
+	// checksum. The parity is not read. Equal seeds choose equally; 0 is a random one.
+	Sample struct {
+		Loss       float64 `json:"loss,omitempty"`
+		Confidence float64 `json:"confidence,omitempty"`
+		Seed       uint64  `json:"seed,omitempty"`
+	} `json:"sample,omitzero"`
 	// Meter, if not nil, counts progress.
 	Meter *Meter `json:"-"`
 }
 
 // Verified is the result of [Verify].
 type Verified struct {
-	Format   string `json:"format"`
-	Quick    bool   `json:"quick,omitempty"` // only the structure was checked
-	Entries  int64  `json:"entries"`
-	Bytes    int64  `json:"bytes"` // content that was proven correct
-	Errors   int64  `json:"errors"`
-	Warnings int64  `json:"warnings"`
+	Format   string    `json:"format"`
+	Size     int64     `json:"size,omitempty"`    // of all objects of the archive
+	ModTime  time.Time `json:"mtime,omitzero"`    // of its object, if it is one
+	Version  string    `json:"version,omitempty"` // of its object, as a server reports it
+	Quick    bool      `json:"quick,omitempty"`   // only the structure was checked
+	Entries  int64     `json:"entries"`
+	Bytes    int64     `json:"bytes"` // content that was proven correct
+	Errors   int64     `json:"errors"`
+	Warnings int64     `json:"warnings"`
+	Missing  int64     `json:"missing,omitempty"` // objects; they count as errors or warnings, too
 	// BeingWritten means that another program is writing to the archive. An unfinished end is
 	// then not an error.
 	BeingWritten bool `json:"being_written,omitempty"`
@@ -46,11 +63,24 @@ type Verified struct {
 	SignedBy string `json:"signed_by,omitempty"`
 	// Parity is the result of a check against the archive's parity. It is nil if there is none.
 	Parity *ParityReport `json:"parity,omitempty"`
+	// Sampled is what was read, with VerifyOptions.Sample. Proven counts only files that were read.
+	Sampled *Sampled `json:"sampled,omitempty"`
+}
+
+// Sampled is how much of an archive [Verify] has read with VerifyOptions.Sample. Files without
+// digest or checksum are no blocks: see Verified.Unproven.
+type Sampled struct {
+	Unit       string  `json:"unit"` // what a block is: "piece" or "file"
+	Read       int64   `json:"read"` // blocks
+	Of         int64   `json:"of"`   // all blocks
+	Wrong      int64   `json:"wrong"`
+	Loss       float64 `json:"loss"`
+	Confidence float64 `json:"confidence"`
 }
 
 // Verdict returns the answer in a word: "damaged" if there are errors or warnings; "unproven" if
-// there is content in which damage would not be seen; "sound" if all content was compared. Without
-// contents it is "damaged" or "structure-sound".
+// there is content in which damage would not be seen; "sample-sound" if only a sample was read;
+// "sound" if all content was compared. Without contents it is "damaged" or "structure-sound".
 func (v Verified) Verdict() string {
 	switch {
 	case v.Errors+v.Warnings > 0:
@@ -59,6 +89,8 @@ func (v Verified) Verdict() string {
 		return "structure-sound"
 	case v.Doubtful() > 0:
 		return "unproven"
+	case v.Sampled != nil:
+		return "sample-sound"
 	}
 	return "sound"
 }
@@ -86,6 +118,9 @@ func Verify(ctx context.Context, address string, o VerifyOptions, report func(Pr
 }
 
 func verify(ctx context.Context, st store.Store, name string, o VerifyOptions, report func(Problem)) (Verified, error) {
+	if s := o.Sample; s.Loss > 0 && !(s.Loss <= 1 && s.Confidence > 0 && s.Confidence < 1 && !o.Quick) {
+		return Verified{}, fmt.Errorf("a sample for a loss of %v with a confidence of %v, quick %v: expected up to 1, below 1, and false", s.Loss, s.Confidence, o.Quick)
+	}
 	c := check{o: o, report: report, told: map[Problem]bool{}, sum: Verified{Quick: o.Quick}}
 	err := c.run(ctx, st, name)
 	if p, damaged := content.Damage(err); damaged {
@@ -111,6 +146,9 @@ func (c *check) tell(p Problem) {
 		c.told[p] = true
 	}
 	c.sum.BeingWritten = c.sum.BeingWritten || p.Code == format.BeingWritten
+	if p.Code == format.MissingVolume && p.Severity > format.Note {
+		c.sum.Missing++
+	}
 	switch p.Severity {
 	case format.Error:
 		c.sum.Errors++
@@ -135,7 +173,7 @@ func (c *check) run(ctx context.Context, st store.Store, name string) error {
 		c.tell(Problem{Code: format.BadData, Class: "parity", Severity: format.Warning, Volume: r.At, Off: -1, Message: r.NotUsed})
 	case g == nil:
 		c.tell(Problem{Code: format.BadData, Class: "parity", Severity: format.Note, Volume: r.At, Off: -1, Message: "not used: " + r.NotUsed})
-	case !c.o.Quick:
+	case !c.o.Quick && c.o.Sample.Loss == 0:
 		if r.Report, err = g.Check(ctx, false, c.o.Meter); err != nil {
 			return err
 		}
@@ -216,6 +254,18 @@ func (c *check) archive(ctx context.Context, st store.Store, name string) error 
 		return err
 	}
 	c.sum.Format = f.Name
+	if a != nil {
+		c.sum.Size, _ = a.src.StoredSize(ctx) // if that fails, it is told below
+		if o, err := a.src.Object(ctx, name); err == nil {
+			info, _ := o.Info(ctx)
+			if c.sum.ModTime = info.ModTime.UTC(); !st.Can().Near {
+				c.sum.Version = info.Version
+			}
+		}
+	}
+	if f.ReadsAll && c.o.Sample.Loss > 0 {
+		return fmt.Errorf("the check of %s reads everything, so it takes no sample: %w", f.Title, errors.ErrUnsupported)
+	}
 	if a != nil && a.src.Reader.Can().Verify != nil {
 		if err := a.src.Reader.Can().Verify(c.tell); err != nil {
 			return err
@@ -290,13 +340,15 @@ func formatOf(a *Archive, o OpenOptions, err error) *format.Format {
 func (c *check) contents(ctx context.Context, src *content.Source) error {
 	o := c.o
 	decoder := func(Entry) format.Decode { return nil }
-	if prepare := src.Reader.Can().Decoder; prepare != nil && !o.Quick {
+	if prepare := src.Reader.Can().Decoder; prepare != nil && !o.Quick && o.Sample.Loss == 0 {
 		var err error
 		if decoder, err = prepare(ctx); err != nil {
 			return err
 		}
 	}
-	if err := src.Expect(ctx, o.Meter, func(e Entry) bool { return !o.Quick && e.Fault == nil && (e.Digest.Algo != "" || decoder(e) != nil) }); err != nil {
+	if err := src.Expect(ctx, o.Meter, func(e Entry) bool {
+		return !o.Quick && o.Sample.Loss == 0 && e.Fault == nil && (e.Digest.Algo != "" || decoder(e) != nil)
+	}); err != nil {
 		return err
 	}
 	if c.sound != nil && o.Meter.WantsTotal() { // the check against the parity has already counted the blocks
@@ -304,6 +356,19 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 		o.Meter.Expect(m.TotalEntries, m.TotalBytes+m.Bytes)
 	}
 	compares := src.Reader.Can().Compares
+	provable := func(e Entry) bool {
+		return e.Kind.HasContent() && e.Fault == nil && e.Size > 0 && src.Proof(ctx, e).By >= format.Summed
+	}
+	var sample *sampler
+	if o.Sample.Loss > 0 {
+		all := int64(0)
+		for _, err := range listing.Only(src.Reader.Entries(ctx), provable) {
+			if all++; err != nil {
+				return err
+			}
+		}
+		sample = c.sampler("file", all)
+	}
 	entries := listing.Only(src.Reader.Entries(ctx), func(e Entry) bool {
 		c.sum.Entries++
 		if !e.Kind.HasContent() || e.Fault != nil {
@@ -320,6 +385,12 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 				c.sum.Proven.Checksum++
 			}
 			return false
+		}
+		if sample != nil {
+			if !provable(e) && e.Size > 0 {
+				c.sum.Unproven++
+			}
+			return provable(e) && sample.pick()
 		}
 		by, decode := src.Proof(ctx, e).By, decoder(e)
 		if by == format.Unproven && decode == nil {
@@ -398,6 +469,9 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 	c.sum.Proven.Checksum += proven[format.Summed].Load()
 	c.sum.Proven.Decoding += proven[format.Decoded].Load()
 	c.sum.Unproven += proven[format.Unproven].Load()
+	if sample != nil {
+		c.sum.Sampled.Wrong = c.sum.Sampled.Read - proven[format.Digested].Load() - proven[format.Summed].Load()
+	}
 	return err
 }
 
@@ -429,17 +503,60 @@ func (c *check) byBlocks(ctx context.Context, src *content.Source, e Entry) (for
 
 // byIndex is like contents, with the digests of an index.
 func (c *check) byIndex(ctx context.Context, src *content.Source) error {
-	chunk := src.Index().Chunk
+	chunk, all := src.Index().Chunk, int64(0)
 	for e, err := range src.Reader.Entries(ctx) {
 		if err != nil {
 			return err
 		}
+		all += kept.Pieces(&e, chunk)
 		if c.sum.Entries++; e.Kind.HasContent() && e.Fault == nil && kept.Pieces(&e, chunk) == 0 && src.HasDigest(e) { // it is empty
 			c.sum.Proven.Digest++
 		}
+	}
+	if c.o.Sample.Loss > 0 {
+		sample := c.sampler("piece", all)
+		return src.CheckSome(ctx, c.o.Meter, sample.pick, func(e Entry, n int64, p *ProofError) {
+			if p != nil {
+				c.sum.Sampled.Wrong++
+				c.tell(src.Problem(ctx, e, p))
+				return
+			}
+			c.sum.Bytes += n
+		})
 	}
 	return src.CheckPieces(ctx, c.o.Meter, func(e Entry, p *ProofError) { c.tell(src.Problem(ctx, e, p)) }, func(e Entry) {
 		c.sum.Bytes += e.Size
 		c.sum.Proven.Digest++
 	})
+}
+
+// sampleOf returns how many of all blocks must be read to find, with a confidence, that at least
+// the share loss of them is wrong. Blocks are not read twice, so of few blocks it is all.
+func sampleOf(all int64, loss, confidence float64) (n int64) {
+	wrong := math.Ceil(loss * float64(all) * (1 - 1e-12)) // the product may be too large by its last bit
+	for missed := 0.0; n < all && missed > math.Log1p(-confidence); n++ {
+		missed += math.Log1p(-wrong / float64(all-n))
+	}
+	return n
+}
+
+// A sampler chooses blocks while all of them go by. Each set of as many blocks is equally likely.
+type sampler struct {
+	want, left int64
+	random     *rand.Rand
+}
+
+func (s *sampler) pick() bool {
+	picked := s.left > 0 && s.random.Int64N(s.left) < s.want
+	if s.left--; picked {
+		s.want--
+	}
+	return picked
+}
+
+// sampler returns what chooses the sample of all blocks, and notes how many these are.
+func (c *check) sampler(unit string, all int64) *sampler {
+	o := c.o.Sample
+	c.sum.Sampled = &Sampled{Unit: unit, Read: sampleOf(all, o.Loss, o.Confidence), Of: all, Loss: o.Loss, Confidence: o.Confidence}
+	return &sampler{c.sum.Sampled.Read, all, rand.New(rand.NewPCG(cmp.Or(o.Seed, rand.Uint64()), 0))}
 }

@@ -151,6 +151,8 @@ type Abilities struct {
 
 // A Folder is a set of objects that appear together at Commit, or not at all.
 type Folder struct {
+	// Path is where the folder is until Commit, if that is on this machine. Files may be added there.
+	Path string
 	// Create begins an object, with the name relative to the folder. It must be committed before
 	// the folder.
 	Create func(ctx context.Context, name string, wish Wishes) (Writer, error)

@@ -96,6 +96,7 @@ type doubting struct {
 	doubted    bool               // one of them has a damaged index, or damage hides entries of it
 	losses     int                // number of such entries
 	doubtsSaid map[string]bool    // the errors that were reported for that
+	lastLine   string             // of a log of checks: its digest
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {

@@ -10,12 +10,16 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
+	"github.com/holdall/holdall/internal/base/glob"
+	"github.com/holdall/holdall/internal/write/bag"
+	"github.com/holdall/holdall/internal/write/unpack"
 	"github.com/holdall/holdall/store"
 )
 
@@ -26,7 +30,9 @@ func (a *app) convertCommand() *cobra.Command {
 		Short: "Convert an archive to another format, or to a folder",
 		Long: `Writes the entries of SRC, an archive or a folder, to DST. The extension of DST
 selects the format, or --format does. DST becomes a folder if --format is dir,
-or if the name ends in a slash or is a folder already.
+or if the name ends in a slash or is a folder already. With --format bag it
+becomes a bag (BagIt, RFC 8493), a new folder. If SRC is a bag, all its files
+are first compared with its manifests.
 
 Content is compared with its digests. A damaged file is left out and reported,
 and the exit code is 1; --keep-damaged writes what it can read of such a file
@@ -36,6 +42,7 @@ store.`,
 		Example: `  holdall convert old.caf new.caf
   holdall convert docs.caf docs/
   holdall convert docs docs.caf
+  holdall convert -f bag docs.caf bag
   holdall convert big.caf part.caf --chunk-size 1GB`,
 		Args: args(2, 2, "SRC and DST"),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -49,7 +56,7 @@ store.`,
 	p.register(a, cmd)
 	fs := cmd.Flags()
 	fs.BoolVar(&p.o.KeepDamaged, "keep-damaged", false, "write the readable parts of a damaged file as NAME.damaged")
-	a.formatFlag(cmd, fs, "format of DST (default from its extension): dir, ", writable(true))
+	a.formatFlag(cmd, fs, "format of DST (default from its extension): dir, bag, ", writable(true))
 	fs.StringVar(&p.from, "from", "", "format of SRC, if detection fails")
 	fs.BoolVar(&p.o.Embed, "embed", false, "LINDI: copy content that SRC only refers to into DST")
 	fs.StringVar(&p.o.Refer, "refer", "", "LINDI: refer to the content of SRC at this address; here is its current one")
@@ -78,6 +85,15 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 		return err
 	}
 	defer in.Close()
+	declared := bag.Declaration(ctx, in.Source())
+	if declared != "" && !a.noVerify {
+		if bad, err := bag.Check(ctx, in.Source(), declared, p.o.Meter, a.tellProblem); bad || err != nil {
+			return cmp.Or(err, answer(bad))
+		}
+	}
+	if to == "bag" {
+		return a.bagTo(ctx, in, declared != "", p)
+	}
 	if to == "dir" || to == "" && isFolderName(p.out) {
 		if err := ofAFolder(p.o.Param); err != nil {
 			return err
@@ -103,6 +119,23 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 	}
 	sum.LeftOut = append(sum.LeftOut, unseen...)
 	return cmp.Or(a.packed(ctx, st, sum, p), answer(len(unseen) > 0))
+}
+
+// bagTo writes an archive as a bag.
+func (a *app) bagTo(ctx context.Context, in *holdall.Archive, isBag bool, p packing) error {
+	info := fmt.Sprintf("Bag-Software-Agent: holdall %s\nBagging-Date: %s\n", versionString(), time.Now().Format(time.DateOnly))
+	st, name, err := a.locateOut(ctx, p.out)
+	names, nerr := glob.NewFilter(p.o.Include, p.o.Exclude)
+	if err = cmp.Or(ofAFolder(p.o.Param), err, nerr); err != nil {
+		return err
+	}
+	stop := a.showProgress(p.o.Meter, "extracted")
+	done, err := bag.Write(ctx, in.Source(), st, name, isBag, info, unpack.Options{Filter: names, DryRun: a.dryRun, NoVerify: a.noVerify, Meter: p.o.Meter})
+	stop()
+	if err != nil {
+		return err
+	}
+	return a.tellExtracted(holdall.Extracted(done))
 }
 
 // openToRefer reopens an archive that is to be converted key by key. Unless a

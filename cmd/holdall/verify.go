@@ -4,14 +4,19 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"os/user"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/fixity"
 	"github.com/holdall/holdall/store"
 )
 
@@ -22,8 +27,9 @@ type verifiedJSON struct {
 }
 
 func (a *app) verifyCommand() *cobra.Command {
-	quick, sums := false, ""
-	var from, out string
+	var o holdall.VerifyOptions
+	sums := ""
+	var from, out, log, logged string
 	var signedBy []string
 	var inPlace bool
 	cmd := &cobra.Command{
@@ -44,14 +50,21 @@ them with the digests, and writes a repaired archive to OUT, which appears
 whole or not at all. With --in-place it replaces the archive, and the damaged
 one is kept as ARCHIVE.bak.
 
+--sample loss=0.01%,confidence=99.99% reads as many blocks at random as it takes
+to find, with that confidence, that at least that share of them is wrong.
+
+--log FILE also adds a line for each archive to a log of checks, which has the
+digest of the line before. --check-log FILE names the first that does not fit.
+
 With --signed-by, it is an error if none of the keys has signed the archive, or
 if something is not what was signed ("holdall sign").`,
 		Example: `  holdall verify docs.caf
+  holdall verify --log fixity.jsonl *.caf
   holdall verify --signed-by release.key.pub docs.caf
   holdall verify --quick *.caf
+  holdall verify --sample loss=0.1%,confidence=99% s3://bucket/docs.caf
   holdall verify --repair-from https://example.org/docs.caf docs.caf -o repaired.caf
   holdall verify --json https://example.org/docs.caf`,
-		Args: args(1, -1, "an archive"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			repairs := from != "" || out != "" || inPlace || a.dryRun
 			keys, err := trustedKeys(signedBy)
@@ -60,16 +73,28 @@ if something is not what was signed ("holdall sign").`,
 			}
 			a.trusted = append(a.trusted, keys...)
 			switch {
-			case sums != "" && quick:
-				return usage("expected one of --quick and --sums")
-			case repairs && (from == "" || out != "" && inPlace || out == "" && !inPlace && !a.dryRun || len(args) != 1 || quick || sums != ""):
+			case (len(args) == 0) != (logged != ""):
+				return usage("expected an archive, or --check-log without one, found %s", count(int64(len(args)), "argument"))
+			case logged != "":
+				return a.checkLog(logged)
+			case o.Quick && sums != "" || o.Sample.Loss > 0 && (o.Quick || sums != ""):
+				return usage("expected one of --quick, --sample and --sums")
+			case repairs && (from == "" || out != "" && inPlace || out == "" && !inPlace && !a.dryRun || len(args) != 1 || o.Quick || o.Sample.Loss > 0 || sums != ""):
 				return usage("expected one archive with --repair-from, and one of -o OUT, --in-place and --dry-run")
+			case log != "" && (repairs || sums != ""):
+				return usage("--log is for checks, not for --sums and --repair-from")
 			case repairs:
 				return a.repairFrom(ctx, args[0], from, out, inPlace)
 			}
 			check := func(address string) (bool, error) {
-				sum, err := a.verify(ctx, address, quick)
+				sum, err := a.verify(ctx, address, o)
 				return sum.Errors+sum.Warnings > 0, err
+			}
+			if log != "" {
+				if err := fixity.Ready(ctx, log); err != nil { // before anything is read
+					return err
+				}
+				check = func(address string) (bool, error) { return a.logged(ctx, log, address, o) }
 			}
 			if sums != "" {
 				check = func(address string) (bool, error) { return a.sums(ctx, address, sums) }
@@ -80,21 +105,27 @@ if something is not what was signed ("holdall sign").`,
 				bad = bad || found
 				return err
 			})
+			if a.lastLine != "" {
+				a.tell(fixity.Checked{Log: log, Last: a.lastLine}, func() { fmt.Fprintf(a.out, "%s: the last line is %s\n", log, a.lastLine) })
+			}
 			return cmp.Or(err, answer(bad))
 		}),
 	}
-	cmd.Flags().BoolVar(&quick, "quick", false, "check only the structure, not the content")
+	cmd.Flags().StringVar(&log, "log", "", "add a line for each archive to this log of checks")
+	cmd.Flags().StringVar(&logged, "check-log", "", "check that the lines of this log fit each other")
+	cmd.Flags().BoolVar(&o.Quick, "quick", false, "check only the structure, not the content")
 	cmd.Flags().StringVar(&from, "repair-from", "", "repair the archive with pieces of this other copy")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "with --repair-from: write the repaired archive to this file")
 	cmd.Flags().BoolVar(&inPlace, "in-place", false, "with --repair-from: replace the archive, and keep the old one as ARCHIVE.bak")
 	cmd.Flags().BoolVarP(&a.dryRun, "dry-run", "n", false, "with --repair-from: "+dryRunUsage)
 	a.forceFlag(cmd.Flags())
+	cmd.Flags().Var((*sampleFlag)(&o), "sample", "read only as many random blocks as it takes: loss=0.01%,confidence=99.99%")
 	cmd.Flags().StringSliceVar(&signedBy, "signed-by", nil, "public key, or a file of one, that must have signed the archive")
 	cmd.Flags().Var(newChoice(&sums, "", "sha256", "blake3"), "sums", "print the digest of each file, as sum does: sha256 or blake3")
 	return cmd
 }
 
-func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.Verified, error) {
+func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOptions) (holdall.Verified, error) {
 	st, name, err := a.locateIn(ctx, address)
 	if err != nil {
 		return holdall.Verified{}, err
@@ -106,7 +137,8 @@ func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.V
 		o.Index = a.useIndex()
 		o.Index.Folder = nil // the cached index has no digests
 	}
-	sum, err := holdall.Verify(ctx, name, holdall.VerifyOptions{OpenOptions: o.In(st), Quick: quick, Meter: m}, a.tellProblem)
+	how.OpenOptions, how.Meter = o.In(st), m
+	sum, err := holdall.Verify(ctx, name, how, a.tellProblem)
 	stop()
 	if err != nil {
 		return sum, err
@@ -126,7 +158,7 @@ func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.V
 	line := fmt.Sprintf("%s: %s; %s", shownAddress, cmp.Or(strings.Join(found, ", "), verdicts[sum.Verdict()]), count(sum.Entries, "entry"))
 	by := map[string]int64{"digest": sum.Proven.Digest, "checksum": sum.Proven.Checksum, "decoding": sum.Proven.Decoding, "nothing": sum.Unproven}
 	maps.DeleteFunc(by, func(_ string, n int64) bool { return n == 0 })
-	if !quick {
+	if !how.Quick {
 		line += ", " + a.humanSize(sum.Bytes) + provenBy(by)
 	}
 	if sum.SignedBy != "" {
@@ -139,12 +171,89 @@ func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.V
 	if sum.Verdict() == "unproven" {
 		fmt.Fprintf(a.out, "%s: nothing wrong was found, but damage in %s would not be seen: 'holdall index --chunk-digests' or 'holdall protect' makes it visible from now on\n", shownAddress, count(sum.Doubtful(), "file"))
 	}
-	a.printParity(shownAddress, sum.Parity, quick)
+	if s := sum.Sampled; s != nil {
+		what := fmt.Sprintf("read %s of %s %ss", thousands(s.Read), thousands(s.Of), s.Unit)
+		if s.Wrong > 0 {
+			what += fmt.Sprintf(", %s of them wrong", thousands(s.Wrong))
+		} else if s.Of > 0 {
+			what += fmt.Sprintf(": if %s or more of them were wrong, this would have found it with %s confidence", percent(s.Loss), percent(s.Confidence))
+		}
+		fmt.Fprintf(a.out, "%s: %s\n", shownAddress, what)
+	}
+	a.printParity(shownAddress, sum.Parity, how.Quick || sum.Sampled != nil)
 	return sum, nil
 }
 
+// logged verifies an archive, and adds the result to a log. That an archive cannot be checked is a
+// result, too.
+func (a *app) logged(ctx context.Context, log, address string, o holdall.VerifyOptions) (bad bool, err error) {
+	sum, err := a.verify(ctx, address, o)
+	if ctx.Err() != nil {
+		return false, err // nothing is known
+	}
+	l := fixity.Line{By: whoami(), Tool: "holdall " + versionString(), Archive: store.Redact(address), Verdict: sum.Verdict(), Verified: sum}
+	if err != nil {
+		l.Verdict, l.Error = "error", err.Error()[:min(len(err.Error()), 1<<10)]
+	}
+	last, lerr := fixity.Append(ctx, log, l)
+	a.lastLine = cmp.Or(last, a.lastLine)
+	return sum.Errors+sum.Warnings > 0, cmp.Or(err, lerr)
+}
+
+// whoami returns USER@HOST.
+func whoami() string {
+	name := "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, _ := os.Hostname()
+	return name + "@" + cmp.Or(host, "unknown")
+}
+
+// checkLog reports whether the lines of a log fit each other.
+func (a *app) checkLog(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	c, err := fixity.Check(f)
+	if c.Log = path; err != nil {
+		return err
+	}
+	a.tell(c, func() {
+		fmt.Fprintf(a.out, "%s: %s in order, %d torn; the last line is %s\n", path, count(c.Lines, "line"), c.Torn, cmp.Or(c.Last, "none"))
+		if c.Wrong > 0 {
+			fmt.Fprintf(a.out, "%s: line %d does not fit: %s\n", path, c.Wrong, c.Why)
+		}
+	})
+	return answer(c.Wrong > 0)
+}
+
+// sampleFlag is how much a sample is to find. A seed repeats it.
+type sampleFlag holdall.VerifyOptions
+
+func (s *sampleFlag) Type() string   { return "sample" }
+func (s *sampleFlag) String() string { return "" }
+
+func (s *sampleFlag) Set(v string) error {
+	const shares, end = "loss=%g%%,confidence=%g%%", " ."
+	l, c := &s.Sample.Loss, &s.Sample.Confidence
+	if _, err := fmt.Sscanf(v+end, shares+end, l, c); err != nil {
+		if _, err = fmt.Sscanf(v+end, shares+",seed=%d"+end, l, c, &s.Sample.Seed); err != nil {
+			*l = -1
+		}
+	}
+	if *l, *c = *l/100, *c/100; !(*l > 0 && *l <= 1 && *c > 0 && *c < 1) {
+		return errors.New("expected loss=0.01%,confidence=99.99%, with shares above 0 and a confidence below 100%")
+	}
+	return nil
+}
+
+func percent(share float64) string { return strconv.FormatFloat(share*100, 'g', 10, 64) + "%" }
+
 // verdicts are the words for archives without errors and warnings.
-var verdicts = map[string]string{"sound": "sound", "structure-sound": "the structure is sound", "unproven": "unproven"}
+var verdicts = map[string]string{"sound": "sound", "structure-sound": "the structure is sound", "sample-sound": "the sample is sound", "unproven": "unproven"}
 
 // printParity prints what protects an archive, and how much more loss it could
 // repair.

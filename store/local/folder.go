@@ -42,7 +42,7 @@ func (s *Store) Folder(ctx context.Context, name string) (*store.Folder, error) 
 		}
 		return s.CreateAs(ctx, temp+"/"+rest, wish)
 	}
-	return &store.Folder{Create: create, Commit: f.commit, Abort: f.abort}, nil
+	return &store.Folder{Path: f.w.f.Name(), Create: create, Commit: f.commit, Abort: f.abort}, nil
 }
 
 // folder is a folder that is written like the file of a writer.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 
 	"github.com/zeebo/blake3"
@@ -12,6 +13,8 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/base/meter"
 	"github.com/holdall/holdall/internal/read/digest"
+	"github.com/holdall/holdall/internal/read/engine"
+	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/internal/read/listing"
 )
 
@@ -36,6 +39,63 @@ func (s *Source) CheckPieces(ctx context.Context, m *meter.Meter, found func(Ent
 			defer mu.Unlock()
 			done(c.Entry)
 		}
+		return nil
+	})
+	if err == nil {
+		err = s.proven.x.Damage()
+	}
+	return err
+}
+
+// CheckSome compares the pieces of contents of which pick returns true, each by itself. It asks for
+// all pieces in the order of entries, and calls done for each that was read, one at a time, with
+// its length and the error if it is damaged.
+func (s *Source) CheckSome(ctx context.Context, m *meter.Meter, pick func() bool, done func(Entry, int64, *ProofError)) error {
+	type piece struct {
+		of Entry
+		at int64
+	}
+	c := s.proven.x.Chunk
+	items := func(yield func(engine.Item, error) bool) {
+		for e, err := range s.Reader.Entries(ctx) {
+			if err != nil {
+				yield(engine.Item{}, err)
+				return
+			}
+			for i := range kept.Pieces(&e, c) {
+				if !pick() {
+					continue
+				}
+				n := min(c, e.Size-i*c)
+				part := Entry{Name: e.Name, Kind: e.Kind, Size: n, Ref: piece{e, i * c}}
+				if !yield(engine.Item{Entry: part, Extents: engine.Part(s.Reader.Extents(ctx, e, i*c, n), i*c, n)}, nil) {
+					return
+				}
+			}
+		}
+	}
+	var mu sync.Mutex
+	err := s.engine.Sweep(ctx, items, false, func(it engine.Item, r io.Reader, err error) error {
+		p := it.Entry.Ref.(piece)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := Passing(p.of, err); err != nil {
+			return err
+		}
+		want, lost := s.proven.sums(ctx, p.of, p.at/c, 1)
+		if lost != nil {
+			return lost
+		}
+		var got digest.Piece // of what cannot be read
+		if b, ok := (Content{Entry: it.Entry, r: r}).inMemory(); ok && err == nil {
+			got = blake3.Sum256(b)
+		}
+		bad, _ := errors.AsType[*ProofError](s.proven.check(p.of, p.at/c, int(it.Entry.Size), got, want[0]))
+		m.Add(0, it.Entry.Size)
+		mu.Lock()
+		defer mu.Unlock()
+		done(p.of, it.Entry.Size, bad)
 		return nil
 	})
 	if err == nil {

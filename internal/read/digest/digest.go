@@ -8,6 +8,7 @@ import (
 	"crypto/md5"
 	"crypto/sha1"
 	"crypto/sha256"
+	"crypto/sha512"
 	"fmt"
 	"hash"
 	"hash/crc32"
@@ -38,6 +39,8 @@ func New(algo string) hash.Hash {
 		return md5.New()
 	case "sha1":
 		return sha1.New()
+	case "sha512":
+		return sha512.New()
 	}
 	return nil
 }
@@ -46,7 +49,7 @@ func New(algo string) hash.Hash {
 // state.
 func Known(algo string) bool {
 	switch algo {
-	case "blake3", "sha256", "crc32c", "crc32", "crc64nvme", "md5", "sha1":
+	case "blake3", "sha256", "crc32c", "crc32", "crc64nvme", "md5", "sha1", "sha512":
 		return true
 	}
 	return false

@@ -93,3 +93,18 @@ func trim(e format.Extent, off, n int64) format.Extent {
 	}
 	return e
 }
+
+// Part returns extents of n bytes of a content, from off, as those of a content of their own.
+func Part(xs Extents, off, n int64) Extents {
+	return func(yield func(format.Extent, error) bool) {
+		for e, err := range xs {
+			if err == nil {
+				err = check(e)
+			}
+			e = trim(e, off, n)
+			if e.At -= off; (err != nil || e.Size > 0) && !yield(e, err) {
+				return
+			}
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"hash"
 	"io/fs"
 	"iter"
 	"maps"
@@ -40,6 +41,10 @@ type Options struct {
 	OnError      func(p format.Problem, err error)
 	Meter        *meter.Meter
 	Filter       *glob.Filter // selects among Names
+	// Hash, if it is not nil, hashes each file while it is written. Hashed gets the results, on
+	// several goroutines.
+	Hash   func() hash.Hash
+	Hashed func(name string, sum []byte)
 }
 
 // Limits bound an extraction; zero means the usual limit, a negative number means no limit.

@@ -59,7 +59,7 @@ class Verified(NamedTuple):
     """What is known of an archive after it was verified."""
 
     archive: str
-    verdict: str  # "sound", "unproven", "structure-sound" or "damaged"
+    verdict: str  # "sound", "unproven", "structure-sound", "sample-sound" or "damaged"
     format: str
     entries: int
     bytes: int

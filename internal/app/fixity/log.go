@@ -1,0 +1,189 @@
+// Package fixity keeps a log of checks of archives. Each line is a JSON object that has the BLAKE3
+// of the line before, so what was changed or left out in the middle is noticed.
+package fixity
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/base/sysfile"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/local"
+)
+
+// A Line is what a log has of one check of one archive. Later versions may add fields, such as a
+// root of the contents.
+type Line struct {
+	Time    time.Time `json:"time"` // when the check ended
+	By      string    `json:"by"`
+	Tool    string    `json:"tool"`
+	Archive string    `json:"archive"`
+	Verdict string    `json:"verdict"`         // that of Verified, or "error"
+	Error   string    `json:"error,omitempty"` // why it could not be checked
+	holdall.Verified
+	// Prev is the digest of all from the last whole line to this one: that line with its end, and
+	// what killed writers have left after it. In the first line of a log it is empty.
+	Prev *string `json:"prev"`
+}
+
+const (
+	// mostLine is the length of the longest line, and mostEnd how much of the end of a log is
+	// searched for a whole line.
+	mostLine = 64 << 10
+	mostEnd  = 1 << 20
+	patience = 30 * time.Second
+	begin    = `{"time":"` // of each line
+)
+
+// whole reports whether b, without its end, is a line. A part of one is none.
+func whole(b []byte) (l Line, ok bool) {
+	return l, len(b) < mostLine && json.Unmarshal(b, &l) == nil && l.Prev != nil && !l.Time.IsZero()
+}
+
+func digest(h *blake3.Hasher) string {
+	return format.Digest{Algo: "blake3", Sum: string(h.Sum(nil))}.String()
+}
+
+// open opens and locks the log at a path, and makes it if there is none.
+func open(ctx context.Context, path string) (store.Amendment, error) {
+	if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL, 0o666); err == nil {
+		if err := errors.Join(f.Close(), sysfile.SyncFolder(filepath.Dir(path))); err != nil {
+			return nil, err
+		}
+	}
+	st := local.New(filepath.Dir(path))
+	for pause, left := time.Millisecond, patience; ; pause, left = min(2*pause, 32*time.Millisecond), left-pause {
+		a, err := st.Amend(ctx, filepath.Base(path))
+		if _, locked := errors.AsType[*store.LockedError](err); !locked || left < 0 {
+			return a, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// end reads the end of a log, to which a line is to be added.
+func end(ctx context.Context, a store.Amendment, path string) (Checked, error) {
+	b := make([]byte, min(a.Size(), mostEnd))
+	later := a.Size() > mostEnd
+	if err := a.ReadAt(ctx, b, a.Size()-int64(len(b))); err != nil {
+		return Checked{}, err
+	}
+	c, err := check(bytes.NewReader(b), later)
+	if err == nil && (c.Wrong > 0 || later && c.Lines == 0) {
+		err = fmt.Errorf("%s: not a log of checks, or its end is damaged: choose another name", path)
+	}
+	return c, err
+}
+
+// Ready returns an error if no line can be added to the log at a path. It makes the log.
+func Ready(ctx context.Context, path string) error {
+	a, err := open(ctx, path)
+	if err != nil {
+		return err
+	}
+	_, err = end(ctx, a, path)
+	return errors.Join(err, a.Close())
+}
+
+// Append adds a line to the log at a path, and returns its digest when it is durable. Nothing that
+// is there is changed: a line whose writer was killed gets its end, and the new line says that it
+// is torn.
+func Append(ctx context.Context, path string, l Line) (last string, err error) {
+	a, err := open(ctx, path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	c, err := end(ctx, a, path)
+	if err != nil {
+		return "", err
+	}
+	l.Prev, l.Time = &c.prev, time.Now().UTC()
+	b, err := json.Marshal(l)
+	if err != nil {
+		return "", err
+	}
+	// A signature would be made of b here, and become its last field: what is signed is the line
+	// without it. Prev then includes the signature of the line before.
+	if b = append(b, '\n'); len(b) > mostLine {
+		return "", fmt.Errorf("%s: a line of %d bytes, more than %d", path, len(b), mostLine)
+	}
+	if err = a.WriteAt(ctx, append([]byte(c.rest), b...), a.Size()); err == nil {
+		err = a.Sync(ctx)
+	}
+	h := blake3.New()
+	h.Write(b)
+	return digest(h), err
+}
+
+// A Checked is what Check has read of a log.
+type Checked struct {
+	Log   string `json:"log"` // for callers
+	Lines int64  `json:"lines,omitempty"`
+	Torn  int64  `json:"torn,omitempty"` // lines whose writer was killed
+	Last  string `json:"last"`           // digest of the last whole line
+	// Wrong is the number of the first line that does not fit, counted from 1, and Why says why. 0
+	// means that all fit.
+	Wrong int64  `json:"wrong,omitempty"`
+	Why   string `json:"why,omitempty"`
+
+	prev string // what the next line gets as Prev
+	rest string // what the last line lacks: its end
+}
+
+// Check reads a log, and compares each line with the one before. It cannot know whether lines are
+// missing at the end.
+func Check(r io.Reader) (Checked, error) { return check(r, false) }
+
+// check is Check. With later, r begins anywhere in a log, so its first line is not compared.
+func check(r io.Reader, later bool) (c Checked, err error) {
+	in, since := bufio.NewReaderSize(r, mostLine), blake3.New()
+	for number := int64(1); c.Why == ""; number++ {
+		b, err := in.ReadSlice('\n')
+		switch {
+		case err == io.EOF && len(b) == 0:
+			return c, nil
+		case err == io.EOF:
+			c.rest = "\n"
+			b = append(bytes.Clone(b), '\n')
+		case err == bufio.ErrBufferFull:
+			c.Wrong, c.Why = number, fmt.Sprintf("it is longer than %d bytes", mostLine)
+			continue
+		case err != nil:
+			return c, err
+		}
+		l, ok := whole(b[:len(b)-1])
+		began := !later || c.Lines > 0
+		switch {
+		case !ok && number == 1 && !later && !strings.HasPrefix(begin, string(b[:min(len(b)-1, len(begin))])):
+			c.Wrong, c.Why = number, "it is no line of a log of checks"
+		case ok && began && *l.Prev != c.prev:
+			c.Wrong, c.Why = number, fmt.Sprintf("it follows %q, but before it is %q", *l.Prev, c.prev)
+		case ok:
+			since.Reset()
+			since.Write(b)
+			c.Lines, c.Last, c.prev = c.Lines+1, digest(since), digest(since)
+		case began:
+			since.Write(b)
+			c.Torn, c.prev = c.Torn+1, digest(since)
+		}
+	}
+	return c, nil
+}
