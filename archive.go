@@ -37,7 +37,8 @@ type Archive struct {
 	asked OpenOptions
 	took  time.Duration // the time that opening took
 
-	parity error // why existing parity was not opened
+	parity   error  // why existing parity was not opened
+	signedBy string // ID of a key
 
 	guard *atomic.Pointer[parity.Guard] // of the parity below a layer
 }
