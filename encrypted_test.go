@@ -18,6 +18,7 @@ import (
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/age"
 	"github.com/holdall/holdall/store/local"
+	"github.com/holdall/holdall/store/storetest"
 )
 
 // encrypted packs files into an encrypted CAF called x.caf, and returns a layer over any store that has it.
@@ -117,4 +118,86 @@ func TestAnEncryptedArchiveFromAfar(t *testing.T) {
 	if err != nil || found < 3<<20 {
 		t.Errorf("%d bytes are kept, %v", found, err)
 	}
+}
+
+// Whatever is damaged of an encrypted archive that has parity, all of it is read, from a disk and from afar. Parity of
+// another archive changes nothing.
+func TestDamageOfEncryptedArchivesIsHealed(t *testing.T) {
+	rnd := testkit.Rand(t)
+	files := map[string]string{"a": "alpha", "b/big": string(testkit.Noise(rnd, 900_000)), "b/c": string(testkit.Noise(rnd, 70_000))}
+	dir, other := t.TempDir(), t.TempDir()
+	over := encrypted(t, dir, files)
+	stranger := encrypted(t, other, files)
+	for at, layer := range map[string]func(store.Store) store.Store{dir: over, other: stranger} {
+		if _, err := holdall.Protect(t.Context(), []string{"x.caf"}, "", holdall.ProtectOptions{Store: layer(local.New(at)), Loss: 0.2}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(name string) []byte {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	sound, parity := read(filepath.Join(dir, "x.caf")), read(filepath.Join(dir, "x.caf.parity"))
+	foreign := read(filepath.Join(other, "x.caf.parity"))
+	flip := func(b []byte) []byte {
+		for range 1 + rnd.IntN(20) {
+			b[rnd.IntN(len(b))] ^= byte(1 + rnd.IntN(255))
+		}
+		return b
+	}
+	for what, damage := range map[string]func([]byte) []byte{
+		"nothing":        func(b []byte) []byte { return b },
+		"bytes":          flip,
+		"the header":     func(b []byte) []byte { b[rnd.IntN(100)] ^= 1; return b },
+		"the end":        func(b []byte) []byte { return b[:len(b)-1-rnd.IntN(len(b)/6)] },
+		"a page":         func(b []byte) []byte { clear(b[300_000:365_536]); return b },
+		"inserted bytes": func(b []byte) []byte { return append(append(bytes.Clone(b[:400_000]), 1, 2, 3), b[400_000:]...) },
+	} {
+		for _, near := range []bool{true, false} {
+			mem := &storetest.Mem{}
+			mem.Put("x.caf", damage(bytes.Clone(sound)))
+			mem.Put("x.caf.parity", parity)
+			if what == "nothing" {
+				mem.Put("x.caf.parity", foreign)
+			}
+			below := store.Store(mem)
+			if near {
+				below = nearby{mem}
+			}
+			healed := 0
+			a, err := holdall.Open(t.Context(), "x.caf", holdall.OpenOptions{Store: over(below), OnHeal: func(string) { healed++ }})
+			if err != nil {
+				t.Errorf("%s, near %v: %v", what, near, err)
+				continue
+			}
+			for name, want := range files {
+				e, err := a.Lookup(t.Context(), name)
+				if err != nil {
+					t.Errorf("%s, near %v: %s: %v", what, near, name, err)
+					continue
+				}
+				var got bytes.Buffer
+				if err := a.WriteContent(t.Context(), &got, e); err != nil || got.String() != want {
+					t.Errorf("%s, near %v: %s: %d bytes, %v", what, near, name, got.Len(), err)
+				}
+			}
+			if n, by, why := a.Healing(); (healed > 0) != (n > 0) || healed > 1 || why != nil || n > 0 && by != "x.caf.parity" || what == "nothing" && n > 0 {
+				t.Errorf("%s, near %v: told %d times, %d blocks, by %q, %v", what, near, healed, n, by, why)
+			}
+			if err := a.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// nearby is a store in memory that says that it is a disk.
+type nearby struct{ *storetest.Mem }
+
+func (n nearby) Can() store.Abilities {
+	can := n.Mem.Can()
+	return store.Abilities{Near: true, List: can.List}
 }
