@@ -174,7 +174,7 @@ func typeLines(s *ast.TypeSpec, text func(any) string) (lines []string) {
 // functions, variables and constants, where the constants of a type count as one with it. It is
 // changed on purpose only. What authors of formats need is in format/kit, what is done with any
 // store in store/storekit, and what only this module needs in internal packages.
-const mostNames = 115
+const mostNames = 117
 
 func TestTheNamesOfTheMainPackagesStayFew(t *testing.T) {
 	all := 0

@@ -34,7 +34,8 @@ type Archive struct {
 	asked OpenOptions
 	took  time.Duration // the time that opening took
 
-	parity error // why existing parity was not opened
+	parity   error  // why existing parity was not opened
+	signedBy string // ID of a key
 }
 
 // Source returns the archive as other packages of this module read it.

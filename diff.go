@@ -23,7 +23,7 @@ type Difference struct {
 // Diff compares the entries of a and b by name, and calls report for each difference in order of
 // names. If wanted is not nil, only entries are compared for whose names it returns true. Contents
 // are compared by their digests if both archives have digests of the same kind, and byte by byte
-// otherwise. Modes are compared if both archives have them. Times are not compared. An error that
+// otherwise, unless indexes of both have the same root of contents. Modes are compared if both archives have them. Times are not compared. An error that
 // report returns ends the comparison. Diff returns how many entries are the same.
 func Diff(ctx context.Context, a, b *Archive, wanted func(name string) bool, m *Meter, report func(Difference) error) (same int64, err error) {
 	as, err := byName(ctx, a, wanted)
@@ -34,6 +34,8 @@ func Diff(ctx context.Context, a, b *Archive, wanted func(name string) bool, m *
 	if err != nil {
 		return 0, err
 	}
+	root := a.indexed().Contents
+	read := root == "" || root != b.indexed().Contents // otherwise no contents differ
 	for len(as) > 0 || len(bs) > 0 {
 		if ctx.Err() != nil {
 			return same, context.Cause(ctx)
@@ -46,7 +48,7 @@ func Diff(ctx context.Context, a, b *Archive, wanted func(name string) bool, m *
 			err = report(Difference{Name: bs[0].Name, Kind: "added", B: bs[0]})
 			bs = bs[1:]
 		default:
-			why, derr := differ(ctx, a, as[0], b, bs[0])
+			why, derr := differ(ctx, a, as[0], b, bs[0], read)
 			switch {
 			case derr != nil:
 				return same, derr
@@ -90,8 +92,9 @@ func byName(ctx context.Context, a *Archive, wanted func(name string) bool) ([]E
 	return slices.DeleteFunc(es, func(e Entry) bool { return e.Kind == format.Dir && parents[e.Name] }), nil
 }
 
-// differ returns what differs between two entries of the same name, or "" if nothing does.
-func differ(ctx context.Context, a *Archive, ea Entry, b *Archive, eb Entry) (string, error) {
+// differ returns what differs between two entries of the same name, or "" if nothing does. Unless read is
+// set, their contents are known to be equal.
+func differ(ctx context.Context, a *Archive, ea Entry, b *Archive, eb Entry, read bool) (string, error) {
 	// If a file has several names, which of them is the file and which are hard links depends on
 	// the archive.
 	if (ea.Kind == format.HardLink) != (eb.Kind == format.HardLink) || ea.Kind == format.HardLink && ea.Link != eb.Link {
@@ -114,7 +117,7 @@ func differ(ctx context.Context, a *Archive, ea Entry, b *Archive, eb Entry) (st
 		return "size", nil
 	case ea.HasMode && eb.HasMode && ea.Mode != eb.Mode:
 		return "mode", nil
-	case !ea.Kind.HasContent() || ea.Size == 0:
+	case !read || !ea.Kind.HasContent() || ea.Size == 0:
 		return "", nil
 	}
 	if ea.Digest.Algo != "" && eb.Digest.Algo == ea.Digest.Algo {

@@ -110,6 +110,8 @@ type IndexSummary struct {
 	Digests int64 `json:"digests,omitempty"`
 	// Unproven counts the files without digests because they are damaged.
 	Unproven int64 `json:"unproven,omitempty"`
+	// Statement has the roots of the archive, if the index has digests of all contents.
+	Statement
 }
 
 // BuildIndex writes an index of the archive at address to the address to. If to is empty, the index
@@ -135,7 +137,7 @@ func BuildIndex(ctx context.Context, address, to string, o IndexOptions) (IndexS
 	if err := g.Check(ctx, toStore, toName); err != nil {
 		return IndexSummary{}, err
 	}
-	o.Index, o.FewLookups = UseIndex{}, false
+	o.Index, o.Trusted, o.FewLookups = UseIndex{}, nil, false // the archive itself is read
 	o.once = o.Chunk == 0 // with digests, contents are read some time after they are listed
 	a, err := open(ctx, st, name, o.OpenOptions)
 	if err != nil {
@@ -145,7 +147,7 @@ func BuildIndex(ctx context.Context, address, to string, o IndexOptions) (IndexS
 	sum, err := a.src.WriteIndex(ctx, toStore, toName, content.IndexOptions{
 		View: o.View, Param: o.Param, Chunk: o.Chunk, Points: true, Once: o.once, OnError: o.OnError, Meter: o.Meter,
 	})
-	return IndexSummary(sum), err
+	return IndexSummary{sum.Entries, sum.Bytes, sum.Index, sum.Digests, sum.Unproven, sum.Statement}, err
 }
 
 // KeepIndex keeps an index of the archive in the folder of OpenOptions.Index, if there is one and

@@ -54,6 +54,9 @@ type OpenOptions struct {
 	External []string `json:"external,omitempty"`
 	// Index says where to look for a kept index of the archive.
 	Index UseIndex `json:"index"`
+	// Trusted are public keys of minisign. If there are any, what is read must be covered by the roots that
+	// one of them has signed ("holdall sign"). Everything else is an [UntrustedError].
+	Trusted []string `json:"trusted,omitempty"`
 	// Parity is the address of the archive's parity, which is used to repair damaged data while
 	// it is read. If it is empty, parity is looked for beside the archive. "none" disables it.
 	Parity string `json:"parity,omitempty"`
@@ -111,6 +114,9 @@ func (o OpenOptions) inner() format.OpenOptions {
 // OpenOptions.Store. The caller must close the archive.
 func Open(ctx context.Context, address string, o OpenOptions) (*Archive, error) {
 	if o.Format == dirFormat.Name && o.Store == nil {
+		if len(o.Trusted) > 0 {
+			return nil, &UntrustedError{address, errNotCovered}
+		}
 		return openFolder(ctx, address)
 	}
 	st, name, err := at(ctx, o.Store, address)
@@ -197,7 +203,7 @@ func (p opening) healed(ctx context.Context) (*Archive, error) {
 		return nil, err
 	}
 	var reopen func(context.Context, store.Store) (*content.Source, error)
-	if g == nil || g.Suits != nil {
+	if (g == nil || g.Suits != nil) && len(p.o.Trusted) == 0 {
 		reopen = p.reopen
 	}
 	if g != nil || !near {
@@ -223,7 +229,7 @@ func (p opening) reopen(ctx context.Context, st store.Store) (*content.Source, e
 // only if its structure and all content in the range are sound, but that content does not cover
 // the range.
 func (p opening) unsound(ctx context.Context, object string, off, n int64) bool {
-	p.o.Index, p.o.Parity, p.o.corrected = UseIndex{}, parity.None, nil
+	p.o.Index, p.o.Trusted, p.o.Parity, p.o.corrected = UseIndex{}, nil, parity.None, nil
 	a, err := p.from(ctx, p.st)
 	if err != nil {
 		return true
@@ -324,12 +330,15 @@ func (p opening) from(ctx context.Context, by store.Store) (*Archive, error) {
 			return nil, err
 		}
 	}
+	if len(o.Trusted) > 0 {
+		if err := p.trust(ctx, by, a); err != nil {
+			a.src.CloseObjects()
+			return nil, &UntrustedError{name, err}
+		}
+		return a, nil
+	}
 	if u := o.Index.inner(); u.Any() && o.Password == "" {
-		x, state := kept.Find(ctx, st, name, u, o.wanted())
-		if a.index = state; x != nil {
-			f := o.formats().ByName(x.Format)
-			a.src.Read(f, kept.NewReader(x, a.src.ProvenBefore, func(ctx context.Context) (format.Reader, error) { return openAs(ctx, f, by, name, o) }))
-			a.src.UseIndex(x)
+		if p.indexed(ctx, a, u, func(ctx context.Context, f *format.Format) (format.Reader, error) { return openAs(ctx, f, by, name, o) }) {
 			return a, nil
 		}
 		if u.Folder != nil && !st.Can().Near {
@@ -349,6 +358,19 @@ func (p opening) from(ctx context.Context, by store.Store) (*Archive, error) {
 		a.src.Borrow()
 	}
 	return a, nil
+}
+
+// indexed makes a read by an index, if there is one. open opens the archive itself where the index does not
+// know.
+func (p opening) indexed(ctx context.Context, a *Archive, u kept.Use, open func(context.Context, *format.Format) (format.Reader, error)) bool {
+	x, state := kept.Find(ctx, p.st, p.name, u, p.o.wanted())
+	if a.index = state; x == nil {
+		return false
+	}
+	f := p.o.formats().ByName(x.Format)
+	a.src.Read(f, kept.NewReader(x, a.src.ProvenBefore, func(ctx context.Context) (format.Reader, error) { return open(ctx, f) }))
+	a.src.UseIndex(x)
+	return true
 }
 
 // openLinked opens a file that the archive refers to, as Zarr keys.

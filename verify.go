@@ -42,6 +42,8 @@ type Verified struct {
 	Proven Proven `json:"proven"`
 	// Unproven counts the files whose content has nothing to compare it with.
 	Unproven int64 `json:"unproven"`
+	// SignedBy is the ID of the key that has signed what was checked, if OpenOptions.Trusted is set.
+	SignedBy string `json:"signed_by,omitempty"`
 	// Parity is the result of a check against the archive's parity. It is nil if there is none.
 	Parity *ParityReport `json:"parity,omitempty"`
 }
@@ -183,13 +185,21 @@ func (c *check) byParity(ctx context.Context, g *parity.Guard, name string) erro
 func (c *check) archive(ctx context.Context, st store.Store, name string) error {
 	c.o.NoVerify, c.o.Parity, c.o.OnHeal = false, parity.None, nil // the archive itself is checked
 	var by *Archive
-	if !c.o.Quick && c.o.Index.inner().Any() {
-		// Errors are reported when the archive is opened without the index below.
-		if by, _ = open(ctx, st, name, c.o.OpenOptions); by != nil {
+	if !c.o.Quick && c.o.Index.inner().Any() || len(c.o.Trusted) > 0 {
+		// Other errors are reported when the archive is opened without the index below.
+		var err error
+		if by, err = open(ctx, st, name, c.o.OpenOptions); by != nil {
 			defer by.Close()
+			c.sum.SignedBy = by.signedBy
+		}
+		if u, ok := errors.AsType[*UntrustedError](err); ok {
+			if ctx.Err() != nil || storekit.Temporary(err) {
+				return err
+			}
+			c.tell(Problem{Code: format.BadChecksum, Class: "signature", Severity: format.Error, Volume: name, Off: -1, Message: u.Err.Error()})
 		}
 	}
-	c.o.Index = UseIndex{} // the archive itself is checked
+	c.o.Index, c.o.Trusted = UseIndex{}, nil // the archive itself is checked
 	a, err := open(ctx, st, name, c.o.OpenOptions)
 	if a != nil {
 		defer a.Close()
@@ -417,12 +427,8 @@ func (c *check) byIndex(ctx context.Context, src *content.Source) error {
 		if err != nil {
 			return err
 		}
-		if c.sum.Entries++; e.Kind.HasContent() && e.Fault == nil && kept.Pieces(&e, chunk) == 0 {
-			if src.HasDigest(e) { // it is empty
-				c.sum.Proven.Digest++
-			} else {
-				c.sum.Unproven++
-			}
+		if c.sum.Entries++; e.Kind.HasContent() && e.Fault == nil && kept.Pieces(&e, chunk) == 0 && src.HasDigest(e) { // it is empty
+			c.sum.Proven.Digest++
 		}
 	}
 	return src.CheckPieces(ctx, c.o.Meter, func(e Entry, p *ProofError) { c.tell(src.Problem(ctx, e, p)) }, func(e Entry) {

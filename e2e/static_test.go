@@ -671,3 +671,45 @@ func mapAnswer(t *testing.T, b []byte) (head string, cells []byte) {
 	}
 	return indent(t, h), b[4+n:]
 }
+
+// A page that trusts a key shows only what that key has signed.
+func TestAPageShowsWhatIsSigned(t *testing.T) {
+	chromium(t)
+	dir := t.TempDir()
+	for _, name := range []string{"in", "forged"} {
+		if err := errors.Join(os.Mkdir(filepath.Join(dir, name), 0o755), os.WriteFile(filepath.Join(dir, name, "a.txt"), []byte(name+" text\n"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		run(t, "pack", "-q", "-o", filepath.Join(dir, name+".tar"), filepath.Join(dir, name))
+	}
+	key, archive, pages := filepath.Join(dir, "k"), filepath.Join(dir, "in.tar"), filepath.Join(dir, "page")
+	run(t, "sign", "-q", "--new-key", key)
+	run(t, "sign", "-q", archive, "--key", key)
+	run(t, "browse", "-q", "--trusted", key+".pub", "--static", pages, archive)
+	put := func(name string, from string) {
+		b, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(pages, name), b, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	shows := func(what string) {
+		t.Helper()
+		b := open(t, &server{url: fileServer(t, pages).URL})
+		b.visit("#/in.tar/a.txt")
+		b.wait("document.body.innerText.includes(" + quote(what) + ")")
+	}
+	put("in.tar", archive)
+	shows("in text")
+	put("in.tar", filepath.Join(dir, "forged.tar"))
+	shows("does not match its index")
+	run(t, "index", "-q", "--chunk-digests", filepath.Join(dir, "forged.tar"))
+	put("in.tar.holdall", filepath.Join(dir, "forged.tar.holdall"))
+	shows("not the one that was signed")
+	run(t, "sign", "-q", "--new-key", filepath.Join(dir, "other"))
+	run(t, "sign", "-q", filepath.Join(dir, "forged.tar"), "--key", filepath.Join(dir, "other"))
+	put("in.tar.minisig", filepath.Join(dir, "forged.tar.minisig"))
+	shows("by another key")
+}

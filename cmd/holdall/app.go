@@ -69,6 +69,7 @@ type opening struct {
 	parity     string // the parity of an archive to repair it with
 	maxIndex   sizeFlag
 	password   string
+	trusted    []string
 	noVerify   bool
 	whole      sizeFlag          // see OpenOptions.CompareWhole
 	params     map[string]string // parameters of formats, by their flags
@@ -173,7 +174,7 @@ func (a *app) warn(format string, args ...any) {
 }
 
 func (a *app) openOptions() holdall.OpenOptions {
-	return holdall.OpenOptions{Format: a.format, View: a.view, CacheBytes: a.cacheBytes, External: a.mayLead(), Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate), Password: a.password, NoVerify: a.noVerify, CompareWhole: int64(a.whole), Parity: a.parity, OnHeal: a.saysHealed(a.address), Blocks: a.blocks()}
+	return holdall.OpenOptions{Format: a.format, View: a.view, CacheBytes: a.cacheBytes, External: a.mayLead(), Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate), Password: a.password, NoVerify: a.noVerify, Trusted: a.trusted, CompareWhole: int64(a.whole), Parity: a.parity, OnHeal: a.saysHealed(a.address), Blocks: a.blocks()}
 }
 
 // saysHealed returns a function that warns that an archive is damaged. It is
@@ -508,6 +509,7 @@ func verbs() []verbSpec {
 		{"index", making, open, (*app).indexCommand},
 		{"sync", making, open, (*app).syncCommand},
 		{"protect", making, 0, (*app).protectCommand},
+		{"sign", making, open, (*app).signCommand},
 		{"add", making, open | format.ToAmend, (*app).addCommand},
 		{"rm", making, open | format.ToAmend, (*app).rmCommand},
 		{"mv", making, open | format.ToAmend, (*app).mvCommand},
@@ -525,6 +527,7 @@ func verbs() []verbSpec {
 		{"info", checking, open, (*app).infoCommand},
 		{"map", checking, open, (*app).mapCommand},
 		{"diff", checking, open, (*app).diffCommand},
+		{"sum", checking, open, (*app).sumCommand},
 		{"verify", checking, open | format.ToVerify, (*app).verifyCommand},
 		{"repair", checking, open | format.ToRepair, (*app).repairCommand},
 		{"oak", checking, 0, (*app).oakCommand},
@@ -563,7 +566,10 @@ several archives: 'd-*.caf'.`,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			a.verb = cmd.Name()
-			return environment(cmd)
+			if err := environment(cmd); err != nil || len(a.trusted) == 0 {
+				return err
+			}
+			return a.trusts(cmd)
 		},
 	}
 	root.SetIn(a.stdin)
@@ -608,6 +614,7 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f.Var(&a.cacheSize, "cache-size", "how much --cache-dir holds (default 10GiB)")
 	f.StringVar(&a.parity, "parity", "", "parity file to repair reads with, or none (default the one beside the archive)")
 	f.Var((*passwordFlag)(&a.password), "password-file", "file with the password of an encrypted archive, in its first line")
+	f.StringSliceVar(&a.trusted, "trusted", nil, "public key, or a file of one: read only what it has signed")
 	f.BoolVar(&a.noVerify, "no-verify", false, "do not compare what is read with recorded digests")
 	f.Var(&a.whole, "compare-whole", "largest file to read and compare whole when only a part is read (default 1MiB)")
 	f.Var(&a.maxIndex, "max-index", "largest index to accept (default 1GiB)")

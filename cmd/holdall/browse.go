@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/internal/read/kept"
+	"github.com/holdall/holdall/internal/read/root"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -55,6 +57,8 @@ With --static and --single the exit code is 1 if some content is damaged.`,
 		RunE: run(func(ctx context.Context, args []string) error {
 			if static != "" || single != "" {
 				switch {
+				case single != "" && len(a.trusted) > 0:
+					return usage("--trusted: a page that contains the archive contains the key, too: use --static")
 				case static != "" && single != "":
 					return usage("expected one of --static and --single")
 				case len(args) != 1 || o.files:
@@ -101,16 +105,16 @@ func (a *app) staticPage(ctx context.Context, address, dir string) error {
 	if err != nil {
 		return err
 	}
-	in, err := a.openIn(ctx, st, name, a.openOptions())
+	var regions []byte // they are not signed
+	if len(a.trusted) > 0 {
+		err = a.signedIndex(ctx, st, name, to, archive, sum)
+	} else {
+		regions, err = a.regions(ctx, st, name)
+	}
 	if err != nil {
 		return err
 	}
-	defer in.Close()
-	regions, err := explore.Regions(ctx, in)
-	if err != nil {
-		return err
-	}
-	err = explore.Static(archive, regions, func(name string, content []byte) error {
+	err = explore.Static(archive, regions, a.trusted, func(name string, content []byte) error {
 		at := filepath.Join(dir, filepath.FromSlash(name))
 		if err := a.mayWrite(ctx, address, at, kindOfPage, ours); err != nil {
 			return err
@@ -125,6 +129,32 @@ func (a *app) staticPage(ctx context.Context, address, dir string) error {
 	}
 	a.say(pageJSON{filepath.Join(dir, "index.html"), archive, sum.Index}, "%s\n", fmt.Sprintf("%s: page for %s with %s; copy %s there too", dir, count(sum.Entries, "entry"), a.humanSize(sum.Index)+" of index", archive))
 	return answer(sum.Unproven > 0)
+}
+
+func (a *app) regions(ctx context.Context, st store.Store, name string) ([]byte, error) {
+	in, err := a.openIn(ctx, st, name, a.openOptions())
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	return explore.Regions(ctx, in)
+}
+
+// signedIndex returns an error unless the index of a page is one that a trusted key has signed. It puts the
+// signature beside it.
+func (a *app) signedIndex(ctx context.Context, st store.Store, name string, to store.Store, archive string, sum holdall.IndexSummary) error {
+	s, _, file, err := root.Signed(ctx, st, name, a.trusted)
+	if err == nil && (s.Archive == "" || s.Archive != sum.Archive) {
+		err = errors.New("what is there is not what was signed")
+	}
+	if err != nil {
+		return &holdall.UntrustedError{Archive: name, Err: err}
+	}
+	_, err = storekit.Write(ctx, to, archive+root.Suffix, func(w store.Writer) error {
+		_, err := w.Write(file)
+		return err
+	})
+	return err
 }
 
 type pageJSON struct {

@@ -24,6 +24,7 @@ type verifiedJSON struct {
 func (a *app) verifyCommand() *cobra.Command {
 	quick, sums := false, ""
 	var from, out string
+	var signedBy []string
 	var inPlace bool
 	cmd := &cobra.Command{
 		Use:   "verify ARCHIVE...",
@@ -43,16 +44,21 @@ them with the digests, and writes a repaired archive to OUT, which appears
 whole or not at all. With --in-place it replaces the archive, and the damaged
 one is kept as ARCHIVE.bak.
 
---sums prints the digest of each file instead, as lines for sha256sum -c or
-b3sum -c. Digests in the archive are used as recorded; other files are read.`,
+With --signed-by, it is an error if none of the keys has signed the archive, or
+if something is not what was signed ("holdall sign").`,
 		Example: `  holdall verify docs.caf
-  holdall verify --sums sha256 docs.caf > SHA256SUMS
+  holdall verify --signed-by release.key.pub docs.caf
   holdall verify --quick *.caf
   holdall verify --repair-from https://example.org/docs.caf docs.caf -o repaired.caf
   holdall verify --json https://example.org/docs.caf`,
 		Args: args(1, -1, "an archive"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			repairs := from != "" || out != "" || inPlace || a.dryRun
+			keys, err := trustedKeys(signedBy)
+			if err != nil {
+				return err
+			}
+			a.trusted = append(a.trusted, keys...)
 			switch {
 			case sums != "" && quick:
 				return usage("expected one of --quick and --sums")
@@ -69,7 +75,7 @@ b3sum -c. Digests in the archive are used as recorded; other files are read.`,
 				check = func(address string) (bool, error) { return a.sums(ctx, address, sums) }
 			}
 			bad := false
-			err := all(args, func(address string) error {
+			err = all(args, func(address string) error {
 				found, err := check(address)
 				bad = bad || found
 				return err
@@ -83,7 +89,8 @@ b3sum -c. Digests in the archive are used as recorded; other files are read.`,
 	cmd.Flags().BoolVar(&inPlace, "in-place", false, "with --repair-from: replace the archive, and keep the old one as ARCHIVE.bak")
 	cmd.Flags().BoolVarP(&a.dryRun, "dry-run", "n", false, "with --repair-from: "+dryRunUsage)
 	a.forceFlag(cmd.Flags())
-	cmd.Flags().Var(newChoice(&sums, "", "sha256", "blake3"), "sums", "print the digest of each file: sha256 or blake3")
+	cmd.Flags().StringSliceVar(&signedBy, "signed-by", nil, "public key, or a file of one, that must have signed the archive")
+	cmd.Flags().Var(newChoice(&sums, "", "sha256", "blake3"), "sums", "print the digest of each file, as sum does: sha256 or blake3")
 	return cmd
 }
 
@@ -121,6 +128,9 @@ func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.V
 	maps.DeleteFunc(by, func(_ string, n int64) bool { return n == 0 })
 	if !quick {
 		line += ", " + a.humanSize(sum.Bytes) + provenBy(by)
+	}
+	if sum.SignedBy != "" {
+		line += "; signed by " + sum.SignedBy
 	}
 	if sum.BeingWritten {
 		line += "; being written by another program"

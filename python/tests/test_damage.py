@@ -70,7 +70,8 @@ class Forger:
         self.index = index
         self.data = bytearray(index.read_bytes())
         self.head_at, n = struct.unpack("<QI", self.data[-32:-20])
-        self.head = json.loads(self.data[self.head_at : self.head_at + n])
+        first, self.apart = self.data[self.head_at : self.head_at + n].split(b"\n")
+        self.head = json.loads(first)
         self.end = self.head_at  # of pages and nodes
 
     def write(self, data, head):
@@ -91,12 +92,12 @@ class Forger:
                         c.uvar()
                         crc = zlib.crc32(data[at : at + n])
                         data[top["offset"] + c.at : top["offset"] + c.at + 4] = crc.to_bytes(4, "little")
-                        c.take(4)
+                        c.take(36 if self.head.get("sealed") else 4)
                         at += n
                     head = {**head, name: {**tree, "top": {**top, "crc32": zlib.crc32(data[top["offset"] : top["offset"] + top["stored"]])}}}
                 except (IndexError, TypeError):
                     pass
-        text = json.dumps(head).encode()
+        text = json.dumps(head).encode() + b"\n" + self.apart
         end = struct.pack("<QIII", self.head_at, len(text), len(text), zlib.crc32(text))
         self.index.write_bytes(data + text + end + zlib.crc32(end).to_bytes(4, "little") + b"holdall3")
 

@@ -29,8 +29,9 @@ const regionsSuffix = ".regions.json"
 // Static writes the files of a page that shows one archive without a holdall
 // server. The page belongs beside the archive of that name and its index,
 // NAME.holdall. The page itself is written last. With [Regions] it has the
-// byte map.
-func Static(archive string, regions []byte, put func(name string, content []byte) error) error {
+// byte map. With keys of minisign, the page shows only what one of them has
+// signed.
+func Static(archive string, regions []byte, trusted []string, put func(name string, content []byte) error) error {
 	names, err := fs.Glob(ui, "ui/*")
 	if err != nil {
 		return err
@@ -52,7 +53,7 @@ func Static(archive string, regions []byte, put func(name string, content []byte
 			return err
 		}
 	}
-	page, err := staticPage(archive, staticPolicy, regions != nil, strings.NewReplacer(`<script type="module" src="ui/app.js">`, `<script type="module" src="ui/static.js"></script>`+"\n"+`<script type="module" src="ui/app.js">`))
+	page, err := staticPage(archive, staticPolicy, regions != nil, trusted, strings.NewReplacer(`<script type="module" src="ui/app.js">`, `<script type="module" src="ui/static.js"></script>`+"\n"+`<script type="module" src="ui/app.js">`))
 	if err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func Single(w io.Writer, archive string, regions []byte, parts []Part) error {
 		`<script type="module" src="ui/app.js"></script>`, `<script type="module">` + script + "</script>",
 		`"ui/icon.svg"`, `"data:image/svg+xml;base64,` + base64.StdEncoding.EncodeToString(icon) + `"`,
 	}
-	page, err := staticPage(archive, policy, regions != nil, strings.NewReplacer(within...))
+	page, err := staticPage(archive, policy, regions != nil, nil, strings.NewReplacer(within...))
 	if err != nil {
 		return err
 	}
@@ -192,12 +193,16 @@ func sourceHash(text string) string {
 
 // staticPage returns the page for use without a holdall server, with the files
 // that it loads replaced.
-func staticPage(archive, policy string, mapped bool, loads *strings.Replacer) (string, error) {
+func staticPage(archive, policy string, mapped bool, trusted []string, loads *strings.Replacer) (string, error) {
 	b, err := module("index.html")
 	if err != nil {
 		return "", err
 	}
-	head := fmt.Sprintf("<meta http-equiv=\"Content-Security-Policy\" content=\"%s\">\n%s%s\"%s>\n", policy, pageMark, html.EscapeString(archive), map[bool]string{true: " data-mapped"}[mapped])
+	marks := map[bool]string{true: " data-mapped"}[mapped]
+	if len(trusted) > 0 {
+		marks += fmt.Sprintf(" data-trusted=\"%s\"", html.EscapeString(strings.Join(trusted, ",")))
+	}
+	head := fmt.Sprintf("<meta http-equiv=\"Content-Security-Policy\" content=\"%s\">\n%s%s\"%s>\n", policy, pageMark, html.EscapeString(archive), marks)
 	front, rest, _ := strings.Cut(loads.Replace(strings.Replace(string(b), " Without it, /f/ has plain listings.", "", 1)), `<meta name="viewport"`)
 	return front + head + `<meta name="viewport"` + rest, nil
 }

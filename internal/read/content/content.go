@@ -2,6 +2,7 @@ package content
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -218,7 +219,10 @@ func (s *Source) openAt(ctx context.Context, e Entry, off int64, whole bool) Con
 		return c
 	}
 	p := s.proof(e)
-	if s.heal != nil && p.whole && !p.pieces {
+	if err := s.refusal(e, p); err != nil {
+		return Content{Entry: e, r: failed{err}}
+	}
+	if (s.heal != nil || s.trusted) && p.whole && !p.pieces {
 		r := &wholeReader{size: e.Size, off: off, load: func(b []byte) error { return ReadError(e, s.whole(ctx, e, b, 0)) }}
 		return Content{Entry: e, r: r, trusted: true}
 	}
@@ -264,7 +268,7 @@ func (s *Source) Copy(ctx context.Context, w io.Writer, e Entry) error {
 	p := s.proof(e)
 	_, run := s.run(e)
 	// Content without a digest that is one run of stored bytes is read as it is.
-	plain := run && e.Size > 0 && !p.digest && s.heal == nil
+	plain := run && e.Size > 0 && !p.digest && s.heal == nil && !s.trusted
 	if e.Size <= Small && (p.whole || plain) && !p.pieces {
 		b := spareOf(e.Size)
 		defer spares.Put(b)
@@ -356,8 +360,8 @@ func (s *Source) Sweep(ctx context.Context, entries iter.Seq2[Entry, error], ord
 
 func (s *Source) sweep(ctx context.Context, entries iter.Seq2[Entry, error], order Order, each Each) error {
 	return s.sweepStored(ctx, entries, order, func(c Content, err error) error {
-		if err != nil || !s.proof(c.Entry).pieces {
-			return each(c, err)
+		if p := s.proof(c.Entry); err != nil || !p.pieces {
+			return each(c, cmp.Or(err, s.refusal(c.Entry, p)))
 		}
 		if b, ok := c.inMemory(); ok {
 			_, err := s.proven.checkAll(ctx, c.Entry, 0, b)

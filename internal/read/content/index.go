@@ -17,6 +17,7 @@ import (
 	"github.com/holdall/holdall/internal/read/digest"
 	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/internal/read/listing"
+	"github.com/holdall/holdall/internal/read/root"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -46,6 +47,7 @@ type IndexOptions struct {
 type IndexSummary struct {
 	Entries, Bytes, Index int64
 	Digests, Unproven     int64
+	root.Statement
 }
 
 // WriteIndex writes an index of the archive.
@@ -86,13 +88,20 @@ func (s *Source) WriteIndex(ctx context.Context, to store.Store, toName string, 
 	digests := digester{s: s, o: o, sum: &sum}
 	defer digests.sums.close()
 	build := kept.Options{Scratch: sorter.TempFile, Digests: digests.all(ctx)}
+	from := metered{s.Reader, o.Meter, nil}
+	if o.Chunk != 0 {
+		digests.rows = s.NewRows()
+		defer digests.rows.Close()
+		from.rows = digests.rows
+		build.Contents = func() (string, error) { return digests.rows.Sum(ctx) }
+	}
 	if o.Points {
 		build.Stored = s.Stored
 	}
 	if o.Chunk > 0 {
 		build.Pieces = s.storedPieces(ctx)
 	}
-	if head, err = kept.Build(ctx, w, metered{s.Reader, o.Meter}, s.Name, head, build); err != nil {
+	if head, err = kept.Build(ctx, w, from, s.Name, head, build); err != nil {
 		return sum, err
 	}
 	if err := s.Doubt(); err != nil { // a valid index would hide it
@@ -110,22 +119,30 @@ func (s *Source) WriteIndex(ctx context.Context, to store.Store, toName string, 
 	if err != nil {
 		return sum, fmt.Errorf("the archive changed while it was indexed: %w", err)
 	}
+	sum.Contents, sum.Archive = head.Contents, head.Root
 	info, err := w.Commit(ctx)
 	sum.Entries, sum.Bytes, sum.Index = head.Entries, head.Bytes, info.Size
 	return sum, err
 }
 
-// metered counts the entries that are read.
+// metered counts the entries that are read, and collects those without pieces.
 type metered struct {
 	format.Reader
-	m *meter.Meter
+	m    *meter.Meter
+	rows *Rows
 }
 
 func (c metered) Entries(ctx context.Context) iter.Seq2[Entry, error] {
-	return listing.Only(c.Reader.Entries(ctx), func(Entry) bool {
-		c.m.Add(1, 0)
-		return true
-	})
+	return func(yield func(Entry, error) bool) {
+		for e, err := range c.Reader.Entries(ctx) {
+			if err == nil && c.rows != nil && kept.Pieces(&e, kept.MinChunk) == 0 {
+				err = c.rows.Add(e, blake3.Sum256(nil))
+			}
+			if c.m.Add(1, 0); !yield(e, err) {
+				return
+			}
+		}
+	}
 }
 
 // A digester reads the contents of an archive and computes the digests of their pieces. Damaged
@@ -135,6 +152,7 @@ type digester struct {
 	o    IndexOptions
 	sum  *IndexSummary
 	sums sumSpool // the digests of one content
+	rows *Rows
 }
 
 // errEnough ends a sweep whose consumer wants no more.
@@ -160,6 +178,9 @@ func (d *digester) all(ctx context.Context) iter.Seq2[digest.Piece, error] {
 				return err
 			}
 			n := kept.Pieces(&e, d.o.Chunk)
+			if err != nil {
+				d.rows.holes++
+			}
 			if err == nil {
 				d.sum.Digests += n
 				return d.sums.yield(yield)
@@ -181,22 +202,37 @@ func (d *digester) all(ctx context.Context) iter.Seq2[digest.Piece, error] {
 	}
 }
 
-// content sets sums to the digests of c's pieces, and compares c with the digest of its entry.
+// content sets sums to the digests of c's pieces, compares c with the digest of its entry, and adds its row.
 func (d *digester) content(c Content) error {
+	whole, err := d.digests(c)
+	if err != nil {
+		return err
+	}
+	if err := d.rows.Add(c.Entry, whole); err != nil {
+		return &spoolError{err}
+	}
+	return nil
+}
+
+// digests is content without the row. It returns the digest of all of c.
+func (d *digester) digests(c Content) (whole digest.Piece, err error) {
 	e := c.Entry
 	if b, ok := c.inMemory(); ok {
 		var sum digest.Piece
 		for at := int64(0); at < e.Size; at += d.o.Chunk {
 			sum = blake3.Sum256(b[at:min(at+d.o.Chunk, e.Size)])
 			if err := d.sums.add(sum); err != nil {
-				return err
+				return whole, err
 			}
 		}
 		d.o.Meter.Add(0, e.Size)
-		if e.Size <= d.o.Chunk && e.Digest.Algo == "blake3" && e.Digest.Sum == string(sum[:]) {
-			return nil // the digest of the entry is that of the piece
+		if whole = sum; e.Size > d.o.Chunk {
+			whole = blake3.Sum256(b)
 		}
-		return d.s.check(e, b)
+		if e.Digest.Algo == "blake3" && e.Digest.Sum == string(whole[:]) {
+			return whole, nil
+		}
+		return whole, d.s.check(e, b)
 	}
 	algo := e.Digest.Algo
 	if !d.s.HasDigest(e) {
@@ -204,6 +240,7 @@ func (d *digester) content(c Content) error {
 	}
 	pieces := digest.NewAhead(c.r, digest.AheadOptions{Algo: algo, Pieces: true, Block: d.o.Chunk, Length: e.Size, Meter: d.o.Meter})
 	defer pieces.Close()
+	h := blake3.New()
 	for {
 		b, err := pieces.Next()
 		if err == io.EOF {
@@ -213,14 +250,21 @@ func (d *digester) content(c Content) error {
 			err = d.sums.add(b.Sum)
 		}
 		if err != nil {
-			return err
+			return whole, err
+		}
+		if algo != "blake3" {
+			h.Write(b.Bytes)
 		}
 	}
+	h.Sum(whole[:0])
 	if algo == "" {
-		return nil
+		return whole, nil
 	}
 	got, _ := pieces.ContentDigest()
-	return digest.Compare(e, got)
+	if algo == "blake3" {
+		copy(whole[:], got.Sum)
+	}
+	return whole, digest.Compare(e, got)
 }
 
 // sumsInMemory is how many bytes of digests of one content are held in memory: enough for 16 GiB at

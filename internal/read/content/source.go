@@ -57,6 +57,25 @@ type Source struct {
 	heal     *healer // nil if nothing is healed
 
 	compared compared
+	trusted  bool // content that cannot be compared before it is returned is refused
+}
+
+// Trust makes s refuse content that cannot be compared before any of it is returned.
+func (s *Source) Trust() {
+	s.trusted, s.Checking.Whole = true, max(s.Checking.Whole, mostTrusted)
+}
+
+// mostTrusted is the longest content that is held in memory to be compared with a digest of all of it.
+const mostTrusted = 64 << 20
+
+var errUnproven = errors.New("it cannot be compared before it is read: make an index with digests ('holdall sign' does)")
+
+// refusal returns an error if s may not read content with a proof.
+func (s *Source) refusal(e Entry, p Proof) error {
+	if s.trusted && e.Size > 0 && !p.pieces && !p.whole {
+		return ReadError(e, errUnproven)
+	}
+	return nil
 }
 
 // Blocks sets a cache for the objects outside to which the archive refers, before anything is read.
@@ -278,6 +297,9 @@ func (s *Source) readAt(ctx context.Context, e Entry, p []byte, off int64) (int,
 	case how.whole:
 		return all(len(p), s.readWhole(ctx, e, p, off))
 	}
+	if err := s.refusal(e, s.proof(e)); err != nil {
+		return 0, err
+	}
 	if _, err := s.known(ctx, e); err != nil {
 		return 0, err
 	}
@@ -305,6 +327,9 @@ func ReadError(e Entry, err error) error {
 func (s *Source) Salvage(ctx context.Context, e Entry, w io.Writer) (lost int64, err error) {
 	if s.Parts != nil {
 		return ofPart(ctx, s, e, func(m *Source, own Entry) (int64, error) { return m.Salvage(ctx, own, w) })
+	}
+	if s.trusted {
+		return 0, ReadError(e, errUnproven)
 	}
 	const most, step = 256 << 10, 512
 	b := make([]byte, min(most, e.Size))
@@ -364,7 +389,7 @@ func (s *Source) run(e Entry) (Extent, bool) {
 func (s *Source) File(ctx context.Context, e Entry, all bool) (f *os.File, off int64, ok bool, err error) {
 	x, run := s.run(e)
 	p := s.proof(e)
-	if !run || p.pieces || p.blocks {
+	if !run || p.pieces || p.blocks || s.trusted {
 		return nil, 0, false, nil
 	}
 	if all && p.digest && !p.whole {
@@ -394,7 +419,7 @@ func (s *Source) File(ctx context.Context, e Entry, all bool) (f *os.File, off i
 // Section returns e's content as one run of stored bytes, if it is one that needs no check or
 // decoding.
 func (s *Source) Section(ctx context.Context, e Entry) (*kit.Section, bool) {
-	if s.proof(e).pieces || s.heal.known() {
+	if s.proof(e).pieces || s.heal.known() || s.trusted {
 		return nil, false
 	}
 	run, ok := s.rawRun(ctx, e, false)
@@ -467,7 +492,7 @@ func (s *Source) Place(ctx context.Context, e Entry, own, base string) (p Place,
 // Index returns the index whose digests of pieces prove everything that is read, or nil if there is
 // none, or it has turned out to be damaged.
 func (s *Source) Index() *kept.Index {
-	if s.proven == nil || s.proven.x.Damage() != nil {
+	if s.proven == nil || s.proven.x.Damage() != nil && !s.trusted {
 		return nil
 	}
 	return s.proven.x
@@ -478,7 +503,7 @@ func (s *Source) Index() *kept.Index {
 func (s *Source) Over(st store.Store) *Source {
 	o := New(st, s.Name, s.objects.rule.Allowed, 0)
 	o.Read(s.Format, s.Reader)
-	o.proven, o.Checking = s.proven, s.Checking
+	o.proven, o.Checking, o.trusted = s.proven, s.Checking, s.trusted
 	o.OnCorrect(s.engine.OnHeal)
 	return o
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
@@ -29,7 +30,7 @@ type Head struct {
 	Format string            `json:"format"`
 	View   string            `json:"view,omitempty"`
 	Param  map[string]string `json:"param,omitempty"`
-	Bound  Bound             `json:"bound"`
+	Bound  Bound             `json:"bound,omitzero"`
 	// Archive is the address of the archive. Only an index that stays on this machine has it.
 	Archive string `json:"archive,omitempty"`
 
@@ -45,6 +46,11 @@ type Head struct {
 	Volumes []Volume `json:"volumes,omitempty"`
 	// Chunk is the number of content bytes per digest; 0 means no digests.
 	Chunk int64 `json:"chunk,omitempty"`
+	// Contents is the root of the archive's contents in hex, if each has a digest.
+	Contents string `json:"contents,omitempty"`
+	// Root is the root of the archive in hex: the BLAKE3 of all that indexes of equal archives have in
+	// common, if the index has digests.
+	Root string `json:"-"`
 }
 
 // Bound identifies the version of the archive that an index belongs to. Fields that are not known
@@ -88,6 +94,8 @@ type Options struct {
 	// order of Entries. A piece that could not be verified has zeros. They are read while Entries
 	// is. Without Head.Chunk it is not used.
 	Digests iter.Seq2[[DigestLen]byte, error]
+	// Contents returns Head.Contents, when all Digests were read.
+	Contents func() (string, error)
 	// Stored is called for units that are to have points, from which they can be decoded without
 	// the bytes before. If it is nil, no units have points.
 	Stored StoredBytes
@@ -116,7 +124,7 @@ func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head 
 	defer z.Close()
 	memory := cmp.Or(o.Memory, 24<<20)
 	again := func([]byte) error { return nil } // the last one counts
-	b := &builder{ctx: ctx, r: r, name: name, head: head, w: &binder{w: w, z: z}, numbers: map[Volume]int{}, stored: o.Stored, units: map[unit]struct{}{}, algos: map[string]struct{}{},
+	b := &builder{ctx: ctx, r: r, name: name, head: head, w: &binder{w: w, z: z, sealed: head.Chunk > 0}, numbers: map[Volume]int{}, stored: o.Stored, units: map[unit]struct{}{}, algos: map[string]struct{}{},
 		sort:    sorter.New(sorter.Options{Memory: memory, Scratch: o.Scratch, Duplicate: again}),
 		implied: sorter.New(sorter.Options{Memory: 8 << 20, Scratch: o.Scratch, Duplicate: again})}
 	defer b.sort.Close()
@@ -134,7 +142,11 @@ func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head 
 		return head, err
 	}
 	if head.Chunk > 0 {
-		if err := b.pieces.end(); err != nil {
+		err := b.pieces.end()
+		if err == nil && o.Contents != nil {
+			b.head.Contents, err = o.Contents()
+		}
+		if err != nil {
 			return head, err
 		}
 	}
@@ -165,8 +177,9 @@ func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head 
 			return head, err
 		}
 	}
-	root.Head, root.Digests = b.head, slices.Sorted(maps.Keys(b.algos))
-	return b.head, b.finish(root)
+	root.Head, root.Digests, root.Sealed = b.head, slices.Sorted(maps.Keys(b.algos)), b.w.sealed
+	err = b.finish(root)
+	return b.head, err
 }
 
 // rootPage is the content of the root.
@@ -180,6 +193,14 @@ type rootPage struct {
 	Stored  tree `json:"stored,omitzero"`
 	// Digests are the algorithms of the digests of entries.
 	Digests []string `json:"digests,omitempty"`
+	// Sealed says that nodes have the BLAKE3 of each page.
+	Sealed bool `json:"sealed,omitempty"`
+}
+
+// A bond is the second line of the root: what differs between indexes of copies of an archive.
+type bond struct {
+	Bound   Bound  `json:"bound"`
+	Archive string `json:"archive,omitempty"`
 }
 
 // finish writes the root, and finally
@@ -187,10 +208,19 @@ type rootPage struct {
 //	u64 where the root is, u32 its length, u32 its length, u32 CRC-32 of it,
 //	u32 CRC-32 of the 20 bytes before, "holdall3"
 func (b *builder) finish(root rootPage) error {
+	apart, err := json.Marshal(bond{root.Bound, root.Archive})
+	if err != nil {
+		return err
+	}
+	root.Bound, root.Archive = Bound{}, ""
 	text, err := json.Marshal(root)
 	if err != nil {
 		return err
 	}
+	if root.Sealed {
+		b.head.Root = hex.EncodeToString([]byte(hashOf(text)))
+	}
+	text = append(append(text, '\n'), apart...)
 	r, err := b.w.page(text, nil, 0, 1, false)
 	if err != nil {
 		return err

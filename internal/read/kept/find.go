@@ -30,6 +30,8 @@ type Use struct {
 
 	// SizeOnly accepts an index of any archive of this length.
 	SizeOnly bool
+	// Root accepts no index but that of this root, whichever version of the archive it was made of.
+	Root string
 }
 
 func (u Use) Any() bool { return u.At != "" || u.Beside || u.Folder != nil }
@@ -151,6 +153,13 @@ func (f *finder) try(ctx context.Context, st store.Store, name, shown string, ou
 func (f *finder) believe(ctx context.Context, x *Index, obj store.Object, ours bool) error {
 	if err := f.w.suits(x); err != nil {
 		return err
+	}
+	if f.u.Root != "" {
+		if x.Root != f.u.Root {
+			return errors.New("it is not the one that was signed")
+		}
+		x.trust()
+		return nil
 	}
 	now, err := f.now()
 	if err != nil || f.u.SizeOnly && x.Bound.Size == now.Size {

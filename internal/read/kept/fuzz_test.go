@@ -126,7 +126,7 @@ func FuzzRows(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		refs, err := decodeNode(node)
+		refs, err := decodeNode(node, false)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func FuzzRows(f *testing.F) {
 	f.Fuzz(func(t *testing.T, page, node []byte, volumes uint8) {
 		x := &Index{}
 		x.Volumes = make([]Volume, volumes)
-		if refs, err := decodeNode(node); err == nil {
+		if refs, err := decodeNode(node, volumes%2 == 1); err == nil {
 			for i := range refs {
 				if refs[i].items <= 0 || refs[i].stored > maxPage || i > 0 && refs[i].from != refs[i-1].from+refs[i-1].items {
 					t.Fatalf("%+v", refs)

@@ -1,9 +1,11 @@
 package kept
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -109,10 +111,19 @@ func Open(ctx context.Context, obj store.Object, name, archive string, workers, 
 		return nil, err
 	}
 	var root rootPage
-	if err := json.Unmarshal(text, &root); err != nil {
+	same, apart, two := bytes.Cut(text, []byte("\n"))
+	err = json.Unmarshal(same, &root)
+	if err == nil && two {
+		b := bond{root.Bound, root.Archive}
+		err = json.Unmarshal(apart, &b)
+		root.Bound, root.Archive = b.Bound, b.Archive
+	}
+	if err != nil {
 		return nil, x.fail(r.off, fmt.Errorf("the root: %w", err))
 	}
-	x.Head = root.Head
+	if x.Head, x.sealed = root.Head, root.Sealed; x.sealed {
+		x.Root = hex.EncodeToString([]byte(hashOf(same)))
+	}
 	if err := x.sane(&root); err != nil {
 		return nil, x.fail(r.off, fmt.Errorf("the root: %w", err))
 	}
@@ -121,6 +132,9 @@ func Open(ctx context.Context, obj store.Object, name, archive string, workers, 
 	x.storedTree = shelf{p: &x.pages, t: root.Stored}
 	return x, nil
 }
+
+// trust makes x refuse all pages that its root does not depend on.
+func (x *Index) trust() { x.trusted, x.Copied = true, false }
 
 // sane returns an error if a root is invalid.
 func (x *Index) sane(root *rootPage) error {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -13,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
@@ -48,6 +50,7 @@ type ref struct {
 	stored int
 	long   int // decompressed
 	sum    uint32
+	hash   string // BLAKE3 of its stored bytes, if the index has those
 }
 
 // pressed is the decompressed length of a page that is compressed, and otherwise 0.
@@ -65,7 +68,8 @@ const refLeast = 9
 //
 //	uvar number of the first item, uvar offset of the first child
 //	for each child: uvar shared with the first key of the child before, uvar length,
-//	the rest of the first key, uvar items, uvar length, uvar decompressed or 0, u32 CRC-32
+//	the rest of the first key, uvar items, uvar length, uvar decompressed or 0, u32 CRC-32, and
+//	if the index is sealed, the BLAKE3
 func appendNode(b []byte, refs []ref) []byte {
 	b = binary.AppendUvarint(b, uint64(refs[0].from))
 	b = binary.AppendUvarint(b, uint64(refs[0].off))
@@ -78,7 +82,7 @@ func appendNode(b []byte, refs []ref) []byte {
 		b = binary.AppendUvarint(b, uint64(r.items))
 		b = binary.AppendUvarint(b, uint64(r.stored))
 		b = binary.AppendUvarint(b, uint64(r.pressed()))
-		b = binary.LittleEndian.AppendUint32(b, r.sum)
+		b = append(binary.LittleEndian.AppendUint32(b, r.sum), r.hash...)
 		last = r.first
 	}
 	return b
@@ -86,7 +90,7 @@ func appendNode(b []byte, refs []ref) []byte {
 
 var errNode = errors.New("invalid node")
 
-func decodeNode(b []byte) ([]ref, error) {
+func decodeNode(b []byte, sealed bool) ([]ref, error) {
 	c := &scan.Scanner{B: b}
 	from, off := c.Size(), c.Size()
 	var refs []ref
@@ -103,6 +107,9 @@ func decodeNode(b []byte) ([]ref, error) {
 		r.items = c.Size()
 		stored, long := c.Size(), c.Size()
 		sum := c.Bytes(4)
+		if sealed {
+			r.hash = string(c.Bytes(DigestLen))
+		}
 		if c.Bad || r.items <= 0 || from+r.items > maxItems || stored > maxPage || long > maxPage || off+stored < 0 || string(r.first) < string(last) {
 			return nil, errNode
 		}
@@ -132,11 +139,13 @@ type root struct {
 	Stored int    `json:"stored"`
 	Long   int    `json:"length"`
 	Sum    uint32 `json:"crc32"`
-	OldSum uint32 `json:"crc32c,omitzero"` // of edition 2
+	Hash   string `json:"blake3,omitempty"` // in hex
+	OldSum uint32 `json:"crc32c,omitzero"`  // of edition 2
 }
 
 func (r root) ref() ref {
-	return ref{items: r.Items, off: r.Off, stored: r.Stored, long: r.Long, sum: r.Sum | r.OldSum}
+	hash, _ := hex.DecodeString(r.Hash) // if it is none, no page has it
+	return ref{items: r.Items, off: r.Off, stored: r.Stored, long: r.Long, sum: r.Sum | r.OldSum, hash: string(hash)}
 }
 
 // Error says what is wrong with an index.
@@ -161,6 +170,9 @@ type pages struct {
 	name string
 	size int64
 	old  bool // it is of edition 2
+
+	sealed  bool // pages have a BLAKE3
+	trusted bool // which must be right
 
 	tail   []byte // the end of the index, which was read to open it
 	tailAt int64
@@ -198,11 +210,19 @@ func (p *pages) checksum(b []byte) uint32 {
 	return crc32.ChecksumIEEE(b)
 }
 
+func hashOf(b []byte) string {
+	sum := blake3.Sum256(b)
+	return string(sum[:])
+}
+
 // unpack compares a page with its checksum, and decompresses it. A page that is not compressed is
 // returned as it is.
 func (p *pages) unpack(r *ref, stored, dst []byte) ([]byte, error) {
 	if got := p.checksum(stored); got != r.sum {
 		return nil, p.fail(r.off, fmt.Errorf("a page is damaged: expected CRC-32 %08x, found %08x", r.sum, got))
+	}
+	if p.trusted && hashOf(stored) != r.hash {
+		return nil, p.fail(r.off, errors.New("a page is not what was signed"))
 	}
 	if r.pressed() == 0 && !p.old {
 		return stored, nil
@@ -239,7 +259,7 @@ func (s *shelf) node(ctx context.Context, r *ref) ([]ref, error) {
 	if err != nil {
 		return nil, err
 	}
-	refs, err = decodeNode(b)
+	refs, err = decodeNode(b, s.p.sealed)
 	if err == nil {
 		if last := refs[len(refs)-1]; refs[0].from != r.from || last.from+last.items != r.from+r.items || last.off+int64(last.stored) > s.p.size {
 			err = errNode
@@ -324,6 +344,8 @@ type binder struct {
 	off int64
 	z   *zstd.Encoder
 	buf []byte
+	// sealed says that pages get a BLAKE3.
+	sealed bool
 }
 
 func (w *binder) write(b []byte) error {
@@ -345,6 +367,9 @@ func (w *binder) page(b, first []byte, from, items int64, press bool) (ref, erro
 		}
 	}
 	r := ref{first: first, from: from, items: items, off: w.off, stored: len(b), long: long, sum: crc32.ChecksumIEEE(b)}
+	if w.sealed {
+		r.hash = hashOf(b)
+	}
 	return r, w.write(b)
 }
 
@@ -361,7 +386,7 @@ func (w *binder) nodes(refs []ref) (tree, error) {
 		for len(refs) > 0 {
 			n, room := 0, nodeLen
 			for n < len(refs) && (n < 2 || room > 0) {
-				room -= refLeast + len(refs[n].first)/2 + 5
+				room -= refLeast + len(refs[n].hash) + len(refs[n].first)/2 + 5
 				n++
 			}
 			last := refs[n-1]
@@ -373,7 +398,7 @@ func (w *binder) nodes(refs []ref) (tree, error) {
 		}
 		if len(above) == 1 {
 			a := above[0]
-			return tree{depth, root{Items: a.items, Off: a.off, Stored: a.stored, Long: a.long, Sum: a.sum}}, nil
+			return tree{depth, root{Items: a.items, Off: a.off, Stored: a.stored, Long: a.long, Sum: a.sum, Hash: hex.EncodeToString([]byte(a.hash))}}, nil
 		}
 		refs = above
 	}

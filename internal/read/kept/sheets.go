@@ -115,7 +115,7 @@ func (x *Index) guarded(ctx context.Context, do func() error) (err error) {
 // mapFile maps the file of an index on a disk, if that is possible.
 func (x *Index) mapFile(ctx context.Context) {
 	file := x.obj.Can().File
-	if !x.near || x.old || file == nil {
+	if !x.near || x.old || x.trusted || file == nil { // a mapping shows what others write later
 		return
 	}
 	f, err := file(ctx)

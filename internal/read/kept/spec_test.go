@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zeebo/blake3"
 )
 
 // What follows reads an index by docs/index.md, and uses nothing of this package but the answers
@@ -25,6 +27,7 @@ type specTree struct {
 type specRef struct {
 	Items, Offset, Stored, Length int64
 	CRC                           uint32 `json:"crc32"`
+	Hash                          string `json:"blake3"`
 	first                         string
 	from                          int64
 }
@@ -33,6 +36,7 @@ type specRef struct {
 type specIndex struct {
 	file []byte
 	root struct {
+		Sealed  bool
 		Files   int64
 		Chunk   int64
 		Digests []string
@@ -52,7 +56,7 @@ func openSpec(file []byte) *specIndex {
 	n := int64(binary.LittleEndian.Uint32(end[8:]))
 	x := &specIndex{file: file}
 	text := x.page(specRef{Offset: int64(binary.LittleEndian.Uint64(end)), Stored: n, Length: int64(binary.LittleEndian.Uint32(end[12:])), CRC: binary.LittleEndian.Uint32(end[16:])})
-	if err := json.Unmarshal(text, &x.root); err != nil {
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&x.root); err != nil {
 		panic(err)
 	}
 	return x
@@ -60,6 +64,9 @@ func openSpec(file []byte) *specIndex {
 
 func (x *specIndex) page(r specRef) []byte {
 	b := x.file[r.Offset:][:r.Stored]
+	if sum := blake3.Sum256(b); x.root.Sealed && r.Hash != hex.EncodeToString(sum[:]) {
+		panic("a page with another BLAKE3")
+	}
 	if crc32.ChecksumIEEE(b) != r.CRC || r.Stored != r.Length {
 		panic("a damaged page, or one that is compressed")
 	}
@@ -84,6 +91,9 @@ func (x *specIndex) pages(t specTree) (all []specRef) {
 					child.Length = child.Stored
 				}
 				child.CRC = uint32(c.number(4))
+				if x.root.Sealed {
+					child.Hash = hex.EncodeToString(c.take(32))
+				}
 				from, off = from+child.Items, off+child.Stored
 				below = append(below, child)
 			}

@@ -57,7 +57,7 @@ func dissected(t *testing.T, b []byte) (a anatomy) {
 			Top   struct{ Offset, Stored int }
 		}
 	}
-	if err := json.Unmarshal(b[a.root:a.root+a.rootLen], &root); err != nil || root.Rows.Depth != 1 {
+	if err := json.NewDecoder(bytes.NewReader(b[a.root : a.root+a.rootLen])).Decode(&root); err != nil || root.Rows.Depth != 1 {
 		t.Fatal(err, root)
 	}
 	a.node, a.nodeLen = root.Rows.Top.Offset, root.Rows.Top.Stored

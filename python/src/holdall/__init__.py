@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from .archive import Archive, Info, open
 from .command import Indexed, Verified, Written, convert, extract, index, pack, verify
-from .errors import CommandError, DamagedError, HoldallError, NotFoundError, StaleIndexError, StaleIndexWarning, UnsupportedError
+from .errors import CommandError, DamagedError, HoldallError, NotFoundError, StaleIndexError, StaleIndexWarning, UnsupportedError, UntrustedError
 from .writing import Writer, create
 
 __version__: str
@@ -29,6 +29,7 @@ __all__ = [
     "StaleIndexError",
     "StaleIndexWarning",
     "UnsupportedError",
+    "UntrustedError",
     "Verified",
     "Writer",
     "Written",

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from . import opening, quick
+from . import opening, quick, trust
 from .catalog import Catalog, Folders
 from .file import ArchiveFile
 from .glob import matcher
@@ -204,6 +204,7 @@ def open(
     external: bool | None = None,
     cache: Any = None,
     cache_size: int | str | None = None,
+    trusted: Any = None,
 ) -> Archive:
     """Open an archive for reading.
 
@@ -217,10 +218,15 @@ def open(
     cache: a folder that keeps blocks of archives on servers, for all processes; by default $HOLDALL_CACHE_DIR. False uses
         none.
     cache_size: how much it holds, such as "200GiB"; by default $HOLDALL_CACHE_SIZE, or else what it has.
+    trusted: a public key, a file of one, or a list of these: only what one of them has signed is read ("holdall sign"). By
+        default $HOLDALL_TRUSTED.
     """
     from .many import Many, expand
 
-    how = {"index": index, "view": view, "verify": verify, "external": external, "cache": cache and os.path.abspath(cache), "cache_size": cache_size}
+    signers = trust.keys(trusted)
+    if trusted is not None and not signers:
+        raise ValueError("trusted has no keys")
+    how = {"trusted": signers or None, "index": index, "view": view, "verify": verify, "external": external, "cache": cache and os.path.abspath(cache), "cache_size": cache_size}
     if (several := expand(what)) is not None:
         return Many(several, **how)
     archive = Archive(what, **how)

@@ -34,6 +34,10 @@ class StaleIndexError(HoldallError):
     """The index belongs to another version of the archive."""
 
 
+class UntrustedError(HoldallError):
+    """What is read would not be covered by a signature of a trusted key."""
+
+
 class UnsupportedError(HoldallError):
     """This package cannot read it, or not without another package."""
 

@@ -33,7 +33,7 @@ class HoldallFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
 
     fo: the archive: an address, a path, or a file.
     target_protocol, target_options: how fsspec reads the archive, if necessary.
-    index, view, verify, external, cache, cache_size: as in :func:`holdall.open`.
+    index, view, verify, external, cache, cache_size, trusted: as in :func:`holdall.open`.
     """
 
     protocol = "holdall"
@@ -52,12 +52,13 @@ class HoldallFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
         external: bool | None = None,
         cache: Any = None,
         cache_size: int | str | None = None,
+        trusted: Any = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if isinstance(fo, str | os.PathLike) and (target_options or target_protocol not in OWN):
             fo = fsspec.open(fo, protocol=target_protocol, **(target_options or {}))
-        self.archive = _open(fo, index=index, view=view, verify=verify, external=external, cache=cache, cache_size=cache_size)
+        self.archive = _open(fo, index=index, view=view, verify=verify, external=external, cache=cache, cache_size=cache_size, trusted=trusted)
         self._tree = self.archive.folders()
 
     @classmethod

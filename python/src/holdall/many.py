@@ -12,7 +12,7 @@ from glob import glob, has_magic
 from itertools import accumulate
 from typing import Any
 
-from . import opening, table
+from . import opening, table, trust
 from .archive import Archive, Content, Info
 from .errors import HoldallError, NotFoundError, StaleIndexError, UnsupportedError
 from .objects import LocalFile
@@ -88,7 +88,7 @@ class Many(Archive):
     def _count(self, i: int) -> tuple[int, int, bool]:
         """Return the number of files, their size, and whether they are stored in the order of their numbers."""
         what = self.archives[i]
-        if isinstance(what, str | os.PathLike) and "://" not in str(what) and self._how.get("index") is None:
+        if isinstance(what, str | os.PathLike) and "://" not in str(what) and self._how.get("index") is None and not trust.keys(self._how.get("trusted")):
             try:
                 obj = LocalFile(os.fspath(what) + opening.SUFFIX)
             except NotFoundError:

@@ -7,8 +7,8 @@ import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import blocks, bound, caf, catalog, lindi, table, tarzip
-from .errors import DamagedError, HoldallError, NotFoundError, StaleIndexError, StaleIndexWarning, UnsupportedError
+from . import blocks, bound, caf, catalog, lindi, table, tarzip, trust
+from .errors import DamagedError, HoldallError, NotFoundError, StaleIndexError, StaleIndexWarning, UnsupportedError, UntrustedError
 from .listing import Rows
 from .objects import Folder, Object, open_object
 from .reading import Reader, unverified
@@ -54,11 +54,13 @@ def find(
     external: bool | None = None,
     cache: Any = None,
     cache_size: int | str | None = None,
+    trusted: Any = None,
 ) -> Found:
     """Look for an index of an archive, and open it by that or by its own index."""
     archive = open_object(what, blocks.named(cache, cache_size))
     try:
-        found = _find(archive, index, view, verify)
+        signers = trust.keys(trusted)
+        found = _signed(archive, index, view, verify, signers) if signers else _find(archive, index, view, verify)
     except BaseException:
         archive.close()
         raise
@@ -90,12 +92,24 @@ def _find(archive: Object, index: Any, view: str | None, verify: bool | None) ->
     return found
 
 
-def _by_index(archive: Object, obj: Object, view: str | None, verify: bool | None, named: bool) -> Found:
-    """Open an archive by an index. An index that was named may be of any view."""
+def _signed(archive: Object, index: Any, view: str | None, verify: bool | None, trusted: list[bytes]) -> Found:
+    """Open an archive by an index whose root one of the trusted keys has signed."""
+    if verify is False or index is False or catalog.find(archive):
+        raise UntrustedError(archive.name, "only archives with an index are trusted, and their contents are compared")
+    root = trust.root(archive, trusted)
     try:
-        head = table.read_head(obj)
+        obj = open_object(index, archive.cache) if index is not None else archive.beside(SUFFIX)
+    except NotFoundError:
+        raise UntrustedError(archive.name, "the index that was signed is not beside it") from None
+    return _by_index(archive, obj, view, True, index is not None, root)
+
+
+def _by_index(archive: Object, obj: Object, view: str | None, verify: bool | None, named: bool, root: str = "") -> Found:
+    """Open an archive by an index. An index that was named may be of any view. With a root, nothing is read that is not compared."""
+    try:
+        head = table.read_head(obj, root)
         try:
-            copied = bound.check(obj, archive, head["bound"])
+            copied = bool(root) or bound.check(obj, archive, head["bound"])
             has = str(head.get("view", ""))
             if view is not None and has != view or view is None and not named and has not in _USUAL:
                 raise UnsupportedError(archive.name, f"the index {obj.name} is of the view {has!r}")
@@ -104,7 +118,7 @@ def _by_index(archive: Object, obj: Object, view: str | None, verify: bool | Non
             kind = str(head["format"])
         except (KeyError, TypeError, AttributeError) as err:
             raise DamagedError(obj.name, f"its head is none: {err!r}") from err
-        rows = table.Table(obj, head, archive.name)
+        rows = table.Table(obj, head, archive.name, bool(root))
         found = Found(archive, kind, rows, obj.name, has, rows.volumes, rows.codecs, verify, copied=copied)
         if copied and (why := unverified(found)):
             raise StaleIndexError(archive.name, f"the index {obj.name} was made before the archive was copied, and contents cannot be compared: {why}")

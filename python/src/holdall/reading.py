@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from . import codecs, digests, outside
 from .digests import Digest
-from .errors import DamagedError, HoldallError, NotFoundError, StaleIndexError, UnsupportedError
+from .errors import DamagedError, HoldallError, NotFoundError, StaleIndexError, UnsupportedError, UntrustedError
 from .listing import INLINE, RAW, Closed, Extent, Proof, Rows, text
 from .objects import FAR_GAP, NEAR_GAP, Object, Ranges
 
@@ -287,7 +287,9 @@ class Reader:
     def _name(self, row: int) -> str | None:
         return text(self.rows.name(row)) if row >= 0 else None
 
-    def _doubtful(self, row: int) -> StaleIndexError:
+    def _doubtful(self, row: int) -> HoldallError:
+        if getattr(self.rows, "trusted", False):
+            return UntrustedError(self.archive.name, "nothing proves what is read", self._name(row))
         reason = "its index was made before the archive was copied, and nothing proves what is read; make the index again"
         return StaleIndexError(self.archive.name, reason, self._name(row))
 

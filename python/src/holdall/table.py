@@ -19,7 +19,8 @@ from operator import add, itemgetter, le
 from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
 
-from .errors import DamagedError, UnsupportedError
+from . import digests
+from .errors import DamagedError, UnsupportedError, UntrustedError
 from .listing import INLINE, RAW, Extent, Proof, Rows, order_of, text
 from .objects import LocalFile, Object
 
@@ -73,6 +74,7 @@ class Ref(NamedTuple):
     stored: int
     length: int
     crc: int
+    blake3: bytes = b""  # if the index is sealed
 
 
 class Cursor:
@@ -145,8 +147,12 @@ class Block(NamedTuple):
     rares: bytes
 
 
-def read_head(obj: Object) -> dict[str, Any]:
-    """Return the root of an index."""
+def blake3(data: bytes) -> bytes:
+    return digests.find("blake3")(data)
+
+
+def read_head(obj: Object, signed: str = "") -> dict[str, Any]:
+    """Return the root of an index. If a root was signed, it must be that."""
     tail = obj.tail(TAIL)
     size = obj.size
     if tail[-8:] == OLD_END:
@@ -162,11 +168,13 @@ def read_head(obj: Object) -> dict[str, Any]:
     raw = tail[at : at + length] if at >= 0 else obj.read(offset, length)
     if crc32(raw) != crc:
         raise DamagedError(obj.name, "its root is damaged: the CRC-32 is another")
+    if signed and blake3(raw.split(b"\n", 1)[0]).hex() != signed:
+        raise UntrustedError(obj.name, "the index is not the one that was signed")
     try:
-        head = json.loads(raw)
-        if type(head) is not dict:
+        lines: list[dict[str, Any]] = [json.loads(line) for line in raw.split(b"\n", 1)]  # what copies have in common, and what not
+        if not all(type(line) is dict for line in lines):
             raise ValueError("expected an object")
-        return head
+        return lines[0] | lines[-1]
     except (ValueError, RecursionError) as err:
         raise DamagedError(obj.name, f"its root is no JSON: {err}") from err
 
@@ -179,8 +187,9 @@ def counted(head: dict[str, Any]) -> tuple[int, int, bool]:
 class Table(Rows):
     """The rows of an index."""
 
-    def __init__(self, obj: Object, head: dict[str, Any], archive: str) -> None:
+    def __init__(self, obj: Object, head: dict[str, Any], archive: str, trusted: bool = False) -> None:
         self._obj = obj
+        self.trusted = trusted
         self.archive = archive
         self.codecs: list[str] = []
         try:
@@ -189,6 +198,7 @@ class Table(Rows):
             self.files = count(head["files"], self.rows + 1)
             self.total = count(head["bytes"])
             self.chunk = count(head.get("chunk", 0), 1 << 32)
+            self.sealed = bool(head.get("sealed"))
             self.volumes = [(str(v["name"]), bool(v.get("external", False))) for v in head.get("volumes") or []]
             for name, external in self.volumes:
                 if not external and name and (name[0] != "/" or not all(p not in ("", ".", "..") for p in name[1:].split("/"))):
@@ -239,9 +249,10 @@ class Table(Rows):
                 last, key = key, c.name(key)
                 items, stored, length = c.uvar(), c.uvar(), c.uvar()
                 crc = c.number(4)
+                digest = c.take(DIGEST if self.sealed else 0)
                 if not items or max(stored, length) > MAX_PAGE or key < last or offset + stored > self._obj.size:
                     raise IndexError
-                refs.append(Ref(key, start, items, offset, stored, length or stored, crc))
+                refs.append(Ref(key, start, items, offset, stored, length or stored, crc, digest))
                 start, offset = start + items, offset + stored
         except IndexError:
             raise self._bad(f"a node at {ref.offset} that is none") from None
@@ -255,6 +266,8 @@ class Table(Rows):
     def _checked(self, ref: Ref, data: bytes) -> bytes:
         if ref.stored != ref.length or len(data) != ref.stored or crc32(data) != ref.crc:
             raise self._bad(f"its page at {ref.offset} is damaged: the CRC-32 is another")
+        if self.trusted and blake3(data) != ref.blake3:
+            raise UntrustedError(self._obj.name, f"its page at {ref.offset} is not what was signed")
         return data
 
     @cached_property
@@ -627,11 +640,12 @@ def _tree(tree: Any) -> tuple[int, Ref]:
     """Return how many nodes are above a page of a tree, and the top."""
     if not tree:
         return 0, Ref(b"", 0, 0, 0, 0, 0, 0)
-    top = [count(tree["top"][k], 1 << 48) for k in ("items", "offset", "stored", "length", "crc32")]
+    items, *rest = (count(tree["top"][k], 1 << 48) for k in ("items", "offset", "stored", "length", "crc32"))
+    offset, stored, length, crc = rest
     depth = count(tree["depth"], 9)
-    if (depth > 0) != (top[0] > 0):
+    if (depth > 0) != (items > 0):
         raise ValueError("a tree that is none")
-    return depth, Ref(b"", 0, *top)
+    return depth, Ref(b"", 0, items, offset, stored, length, crc, bytes.fromhex(tree["top"].get("blake3", "")))
 
 
 def _chained(numbers: Any, start: int, steps: Any, has: list[bool]) -> list[int]:

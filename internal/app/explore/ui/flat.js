@@ -13,6 +13,8 @@ function crc32(b) {
   return ~c >>> 0;
 }
 
+export const hexOf = b => [...b].map(x => x.toString(16).padStart(2, '0')).join('');
+
 /** Parses bytes. Missing bytes are an error. */
 class Cursor {
   constructor(b, what) { this.b = b; this.at = 0; this.what = what; }
@@ -69,7 +71,8 @@ const mostPage = 16 << 20, tailSize = 12 << 10, mostHeld = 128, mostAtOnce = 96 
 export class Flat {
   /** @param {(off:number, n:number)=>Promise<Uint8Array>} read @param {(n:number)=>Promise<{bytes:Uint8Array,size:number}>} tail */
   constructor(read, tail) { this.readRange = read; this.readTail = tail; this.nodes = new Map(); this.pages = new Map(); }
-  static async open(read, tail) { const f = new Flat(read, tail); await f.begin(); return f; }
+  /** Opens an index. If a root was signed, nothing is read that it does not cover. @param {{root:string, blake3:(b:Uint8Array)=>Uint8Array}=} signed */
+  static async open(read, tail, signed) { const f = new Flat(read, tail); f.signed = signed; await f.begin(); return f; }
 
   async begin() {
     const { bytes, size } = await this.readTail(tailSize);
@@ -79,14 +82,18 @@ export class Flat {
     if (bytes.length < 32 || raw(bytes.subarray(-8)) !== 'holdall3') throw new Damaged('this is not a holdall index');
     const lo = end.u32(), off = lo + end.u32() * 2 ** 32, stored = end.u32(), length = end.u32(), crc = end.u32();
     if (end.u32() !== crc32(bytes.subarray(-32, -12))) throw new Damaged('the end of the index is damaged');
-    try { this.root = JSON.parse(new TextDecoder().decode(await this.page({ off, stored, length, crc }))); } catch (err) { if (err instanceof Damaged) throw err; throw new Damaged('the root of the index is invalid'); }
-    if (typeof this.root !== 'object' || !this.root || Array.isArray(this.root)) throw new Damaged('the root of the index is invalid');
+    const text = await this.page({ off, stored, length, crc, root: true });
+    if (this.signed && hexOf(this.signed.blake3(text.subarray(0, text.indexOf(10)))) !== this.signed.root) throw new Damaged('this index is not the one that was signed');
+    let lines; // what copies have in common, and what not
+    try { lines = new TextDecoder().decode(text).split('\n').map(l => JSON.parse(l)); } catch (err) { if (err instanceof Damaged) throw err; throw new Damaged('the root of the index is invalid'); }
+    if (lines.some(l => typeof l !== 'object' || !l || Array.isArray(l))) throw new Damaged('the root of the index is invalid');
+    this.root = Object.assign({}, ...lines);
     const whole = n => Number.isSafeInteger(n) && n >= 0;
     const tree = t => {
       if (!t?.top) return undefined;
-      const { items, offset, stored: s, length: l, crc32: c } = t.top;
+      const { items, offset, stored: s, length: l, crc32: c, blake3: sum } = t.top;
       if (![t.depth, items, offset, s, l, c].every(whole) || t.depth > 8) throw new Damaged('the root of the index is invalid');
-      return t.depth ? { depth: t.depth, top: { from: 0, items, off: offset, stored: s, length: l, crc: c, first: '' } } : undefined;
+      return t.depth ? { depth: t.depth, top: { from: 0, items, off: offset, stored: s, length: l, crc: c, sum, first: '' } } : undefined;
     };
     this.rows = tree(this.root.rows); this.proofs = tree(this.root.proofs);
     this.count = this.rows?.top.items ?? 0;
@@ -102,6 +109,7 @@ export class Flat {
   }
   unpack(r, b) {
     if (crc32(b) !== r.crc) throw new Damaged(`a page of the index is damaged, at ${r.off}`);
+    if (this.signed && !r.root && hexOf(this.signed.blake3(b)) !== r.sum) throw new Damaged(`a page of the index is not what was signed, at ${r.off}`);
     if (b.length !== r.length) throw new Damaged(`a page of the index has ${b.length} bytes, expected ${r.length}`);
     return b;
   }
@@ -113,8 +121,9 @@ export class Flat {
     refs = [];
     while (c.more) {
       const k = c.uvar(), first = last.slice(0, k) + raw(c.text()), items = c.uvar(), stored = c.uvar(), length = c.uvar() || stored, crc = c.u32();
+      const sum = this.root.sealed ? hexOf(c.take(32)) : undefined;
       if (k > last.length || !items || stored > mostPage || length > mostPage || first < last) throw new Damaged('a node of the index is invalid');
-      refs.push({ first, from, items, off, stored, length, crc });
+      refs.push({ first, from, items, off, stored, length, crc, sum });
       last = first; from += items; off += stored;
     }
     if (!refs.length || refs[0].from !== r.from || from !== r.from + r.items) throw new Damaged('a node of the index points elsewhere');

@@ -2,7 +2,8 @@
 // file server or from the page itself. Each piece of content is verified before it is shown.
 import { Failed, answeredBy, bytesOf } from './base.js';
 import { file } from './far.js';
-import { Flat, compared, inPieces, raw, shown } from './flat.js';
+import { Flat, compared, hexOf, inPieces, raw, shown } from './flat.js';
+import { signedRoot } from './trust.js';
 import { decode, mostUnit } from './decode.js';
 import { blake3 } from './blake3.js';
 import { kindOf } from './kinds.js';
@@ -12,24 +13,29 @@ import { Picture } from './picture.js';
 const json = v => new Response(JSON.stringify(v), { headers: { 'Content-Type': 'application/json' } });
 
 const endLen = 4 << 10; // how much of each end of an archive an index is bound to
-const hexOf = b => [...b].map(x => x.toString(16).padStart(2, '0')).join('');
 const same = (a, b) => a.length === b.length && a.every((x, i) => x === b[i]);
 const most = { sorted: 5000, atOnce: 20000, surveyed: 2 << 20 }; // rows: of a folder that is sorted, of an archive that is surveyed before its first list, and that is surveyed at all
 
 class Page {
-  constructor(name, index) {
+  constructor(name, index, keys) {
     this.name = name;
     this.index = file(index);
     this.volumes = new Map();
+    this.keys = keys;
   }
   open() {
-    return this.flat ??= Flat.open((off, n) => this.index.read(off, n), n => this.index.tail(n)).catch(err => { this.flat = undefined; throw err; });
+    const signed = async () => {
+      if (!this.keys) return undefined;
+      this.copied = true; // nothing is shown that is not compared
+      return { root: await signedRoot((await file(this.name + '.minisig').whole()).bytes, this.keys), blake3 };
+    };
+    return this.flat ??= signed().then(s => Flat.open((off, n) => this.index.read(off, n), n => this.index.tail(n), s)).catch(err => { this.flat = undefined; throw err; });
   }
   /** Checks that an object is that which the index was made of. It may be a copy: docs/index.md has the rule. */
   async check(far, was) {
     const { bytes, size } = await far.tail(endLen), differs = (sum, b) => sum && sum !== hexOf(blake3(b)).slice(0, sum.length);
     if (size !== was.size || differs(was.tail, bytes) || was.head && differs(was.head, await far.read(0, Math.min(endLen, size)))) throw new Failed('changed', 'the archive next to this page does not match its index');
-    if (far.is(was)) return;
+    if (far.is(was) || this.keys) return;
     if (!was.whole) this.copied = true;
     else if (differs(was.whole, (await far.whole()).bytes)) throw new Failed('changed', 'the archive next to this page does not match its index');
   }
@@ -91,7 +97,7 @@ class Page {
     const span = compared(row, chunk, off, to);
     if (!span) {
       const bytes = await this.part(row, off, to);
-      if (this.copied) throw new Failed('changed', 'the archive next to this page is a copy that is not as old as its index says, and nothing proves this content: make the page again');
+      if (this.copied) throw new Failed('changed', this.keys ? 'nothing proves this content, and this page shows only what is signed' : 'the archive next to this page is a copy that is not as old as its index says, and nothing proves this content: make the page again');
       return bytes;
     }
     const pieces = inPieces(row, chunk), sums = pieces ? await x.sums(row) : [row.sum], len = pieces ? chunk : row.size;
@@ -104,7 +110,7 @@ class Page {
 }
 
 function main() {
-  const meta = document.querySelector('meta[name=archive]'), name = meta.content, page = new Page(name, name + '.holdall');
+  const meta = document.querySelector('meta[name=archive]'), name = meta.content, page = new Page(name, name + '.holdall', meta.dataset.trusted?.split(','));
   const find = async path => {
     const x = await page.open();
     if (!path) return { kind: 'dir', dir: '', base: '' };
