@@ -226,6 +226,30 @@ func serially(st store.Store) store.Store {
 	})
 }
 
+// Long files are copied, compared and fetched in parts. One of an old archive that is damaged at its end is fetched.
+func TestLongFilesAreSyncedToo(t *testing.T) {
+	rnd := testkit.Rand(t)
+	was := map[string]string{"a": string(testkit.Noise(rnd, 3<<20)), "b": string(testkit.Noise(rnd, 3<<20)), "c": string(testkit.Noise(rnd, 3<<20))}
+	is := maps.Clone(was)
+	is["b"] = is["b"][:2<<20] + "x" + is["b"][2<<20:]
+	st, from := versionAs(t, "caf", nil, is), versionAs(t, "caf", nil, was)
+	b := bytes.Clone(from.Get("x"))
+	b[9<<20-5] ^= 1 // of c
+	from.Put("x", b)
+	out := filepath.Join(t.TempDir(), "y")
+	if sum, err := synced(t.Context(), st, out, openedBeside(t, from)); err != nil || sum.Copied != 3<<20 {
+		t.Errorf("%+v, %v", sum, err)
+	}
+	sameAs(t, st, out)
+	indexed(t, st) // now only pieces of b are others
+	if sum, err := synced(t.Context(), st, out+"2", openedBeside(t, indexed(t, from))); err != nil || sum.Fetched > 2<<20 {
+		t.Errorf("%+v, %v", sum, err)
+	}
+	if got, err := os.ReadFile(out + "2"); err != nil || !bytes.Equal(got, st.Get("x")) {
+		t.Errorf("%v, or other bytes", err)
+	}
+}
+
 // A sync that ends early, whatever fails, leaves what was there, and the next one goes on.
 func TestInterruptedSyncGoesOn(t *testing.T) {
 	was, is := editions(t, 300, 8<<10)

@@ -102,7 +102,7 @@ func (s *Source) layout(ctx context.Context, x *kept.Index) (*Layout, error) {
 			if err != nil {
 				return nil, err
 			}
-			if i, ok := numbers[s.Name+p.Object]; ok {
+			if i, ok := numbers[strings.TrimRight(s.Name, "/")+p.Object]; ok {
 				all = append(all, Range{Object: i, Off: p.Off, N: p.N, Sum: blake3Sum(p.Sum)})
 			}
 		}
@@ -133,11 +133,12 @@ func (s *Source) layout(ctx context.Context, x *kept.Index) (*Layout, error) {
 			return nil, err
 		}
 		for at, sum := range sums {
-			if r.At = int64(at) * x.Chunk; sum == ([kept.DigestLen]byte{}) {
-				continue // it was damaged
-			}
 			p := r
-			p.Off, p.N, p.Sum = r.Off+r.At, min(x.Chunk, e.Size-r.At), blake3Sum(sum)
+			p.At = int64(at) * x.Chunk
+			p.Off, p.N, p.Sum = r.Off+p.At, min(x.Chunk, e.Size-p.At), Sum{}
+			if sum != (digest.Piece{}) { // it was not damaged
+				p.Sum = blake3Sum(sum)
+			}
 			all = append(all, p)
 		}
 	}

@@ -126,7 +126,7 @@ func (s *Source) storedPieces(ctx context.Context) iter.Seq2[kept.Piece, error] 
 			return
 		}
 		for _, r := range all {
-			if r.Sum[0] != 0 && !yield(kept.Piece{Object: strings.TrimPrefix(l.Objects[r.Object], s.Name), Off: r.Off, N: r.N, Sum: [kept.DigestLen]byte(r.Sum[1:])}, nil) {
+			if r.Sum[0] != 0 && !yield(kept.Piece{Object: strings.TrimPrefix(l.Objects[r.Object], strings.TrimRight(s.Name, "/")), Off: r.Off, N: r.N, Sum: [kept.DigestLen]byte(r.Sum[1:])}, nil) {
 				return
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -49,6 +48,7 @@ func begin(out, name string, l *content.Layout) (t *target, err error) {
 	if err != nil {
 		return nil, err
 	}
+	name = strings.TrimRight(name, "/")
 	for _, o := range l.Objects {
 		rest, ok := strings.CutPrefix(o, name)
 		if t.folder = rest != ""; !ok || t.folder && (rest[0] != '/' || !fs.ValidPath(rest[1:])) || t.folder == (o == name) {
@@ -79,7 +79,11 @@ func begin(out, name string, l *content.Layout) (t *target, err error) {
 // take makes the folder, and locks it.
 func (t *target) take() (err error) {
 	for {
-		if err = os.MkdirAll(t.dir, 0o777); err != nil {
+		if err = os.MkdirAll(filepath.Dir(t.dir), 0o777); err != nil {
+			return err
+		}
+		// Nobody else may read what they may not read in the end.
+		if err = os.Mkdir(t.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		if t.root, err = os.OpenRoot(t.dir); err != nil {
@@ -111,12 +115,15 @@ func (t *target) size(l *content.Layout) error {
 		}
 	}
 	var left []string
+	ours := map[string]bool{lockName: true}
+	for _, name := range t.names {
+		ours[name] = true
+	}
 	err := fs.WalkDir(t.root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && p != lockName {
-			if t.resumes = t.resumes || slices.Contains(t.names, p); !slices.Contains(t.names, p) {
-				left = append(left, p)
-			}
+		if err == nil && !d.IsDir() && !ours[p] {
+			left = append(left, p)
 		}
+		t.resumes = t.resumes || ours[p] && p != lockName
 		return err
 	})
 	for _, p := range left {
