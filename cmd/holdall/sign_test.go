@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,11 +34,11 @@ func TestMinisign(t *testing.T) {
 	}
 	holdall := func(args ...string) string {
 		t.Helper()
-		out, errs, code := holdallIn(t, dir, args...)
-		if code != 0 {
-			t.Fatalf("holdall %v: %d: %s%s", args, code, out, errs)
+		var out, errs bytes.Buffer
+		if code := newApp(strings.NewReader(""), &out, &errs).run(t.Context(), args); code != 0 {
+			t.Fatalf("holdall %v: %d: %s%s", args, code, &out, &errs)
 		}
-		return out
+		return out.String()
 	}
 	put("a.txt", "a text\n")
 	put("password", "secret\n")
