@@ -116,7 +116,7 @@ var imports = map[string]string{
 	"internal/app/fleet/parquet":         "codec internal/base/scan",
 	"internal/app/fleet/queue":           "format format/kit/naming",
 	"internal/app/catalog":               "format format/kit/sorter format/kit",
-	"internal/app/fixity":                " format internal/base/sysfile store store/local",
+	"internal/app/fixity":                " format internal/base/minisign internal/base/sysfile store store/local",
 	"internal/app/hierarchy":             " format/kit/pipe internal/arrays/zarrkey zarr",
 	"internal/app/gateway":               " format format/caf format/kit format/kit/pipe format/kit/sorter internal/app/catalog internal/app/catalog/book internal/app/catalog/rows internal/app/catalog/shelf internal/app/catalog/survey internal/app/fleet internal/app/gateway/journal internal/app/gateway/journal/disk internal/app/serve internal/base/sysfile internal/read/kept internal/read/parity store store/local store/storekit",
 	"internal/app/gateway/journal":       "format format/caf internal/app/gateway/journal/disk",

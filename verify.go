@@ -36,6 +36,8 @@ type VerifyOptions struct {
 		Confidence float64 `json:"confidence,omitempty"`
 		Seed       uint64  `json:"seed,omitempty"`
 	} `json:"sample,omitzero"`
+	// Root also asks for Verified.Root.
+	Root bool `json:"root,omitempty"`
 	// Meter, if not nil, counts progress.
 	Meter *Meter `json:"-"`
 }
@@ -59,6 +61,9 @@ type Verified struct {
 	Proven Proven `json:"proven"`
 	// Unproven counts the files whose content has nothing to compare it with.
 	Unproven int64 `json:"unproven"`
+	// Root is the root of the contents, which all were compared with; see [Archive.Roots]. It is empty if
+	// something is damaged, was not read, or is compared with other digests.
+	Root string `json:"root,omitempty"`
 	// SignedBy is the ID of the key that has signed what was checked, if OpenOptions.Trusted is set.
 	SignedBy string `json:"signed_by,omitempty"`
 	// Parity is the result of a check against the archive's parity. It is nil if there is none.
@@ -294,7 +299,7 @@ func (c *check) archive(ctx context.Context, st store.Store, name string) error 
 	case by != nil && by.src.Index() != nil:
 		before := c.sum
 		if err := c.byIndex(ctx, by.src); by.src.Index() != nil {
-			return err
+			return cmp.Or(err, c.root(ctx, by))
 		}
 		before.Errors, before.Warnings = c.sum.Errors, c.sum.Warnings
 		c.sum = before // the index is damaged, so the archive is checked as without it
@@ -321,7 +326,18 @@ func (c *check) archive(ctx context.Context, st store.Store, name string) error 
 		}
 		return nil
 	}
-	return err
+	return cmp.Or(err, c.root(ctx, a))
+}
+
+// root sets the root of contents of which each was compared with a digest.
+func (c *check) root(ctx context.Context, a *Archive) error {
+	if !c.o.Root || c.o.Quick || c.o.Sample.Loss > 0 || c.sum.Verdict() != "sound" {
+		return nil
+	}
+	if c.sum.Root = a.indexed().Contents; c.sum.Root == "" {
+		c.sum.Root, _ = a.src.ListedRoot(ctx) // without digests, there is none
+	}
+	return context.Cause(ctx)
 }
 
 // formatOf returns the format of a. If a is nil, it returns the format that reported err.

@@ -64,26 +64,51 @@ the signature, so each file must have a BLAKE3, as in CAF and RVN.`,
 			if len(args) == 0 || key == "" {
 				return usage("expected an archive and --key FILE")
 			}
-			file, err := readKey(key)
+			secret, err := secretKey(key, password)
 			if err != nil {
 				return err
-			}
-			secret, err := minisign.ParseSecret(file, password)
-			if errors.Is(err, minisign.ErrPassword) {
-				err = fmt.Errorf("%w: --key-password-file names a file with it", err)
-			}
-			if err != nil {
-				return fmt.Errorf("%s: %w", key, err)
 			}
 			return all(args, func(address string) error { return a.sign(ctx, address, secret, noIndex) })
 		}),
 	}
-	cmd.Flags().StringVar(&key, "key", "", "file of the secret key (default $HOLDALL_SIGN_KEY)")
-	cmd.Flags().Var((*passwordFlag)(&password), "key-password-file", "file with the password of the key, in its first line")
+	keyFlags(cmd, &key, &password)
 	cmd.Flags().StringVar(&made, "new-key", "", "make a key without a password: FILE, and FILE.pub for readers")
 	cmd.Flags().BoolVar(&noIndex, "no-index", false, "write no index, and sign only the root of the contents")
 	a.forceFlag(cmd.Flags())
 	return cmd
+}
+
+func keyFlags(cmd *cobra.Command, key, password *string) {
+	cmd.Flags().StringVar(key, "key", "", "file of the secret key to sign with (default $HOLDALL_SIGN_KEY)")
+	cmd.Flags().Var((*passwordFlag)(password), "key-password-file", "file with the password of the key, in its first line")
+}
+
+// secretKey reads a file of a secret key.
+func secretKey(name, password string) (s minisign.Secret, err error) {
+	file, err := readKey(name)
+	if err != nil {
+		return s, err
+	}
+	s, err = minisign.ParseSecret(file, password)
+	if errors.Is(err, minisign.ErrPassword) {
+		err = fmt.Errorf("%w: --key-password-file names a file with it", err)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return s, err
+}
+
+// publicKeys reads the texts of public keys.
+func publicKeys(texts []string) (keys []minisign.Key, err error) {
+	for _, text := range texts {
+		k, err := minisign.ParseKey([]byte(text))
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, k)
+	}
+	return keys, nil
 }
 
 // readKey returns the content of a file of a key.

@@ -17,6 +17,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/fixity"
+	"github.com/holdall/holdall/internal/base/minisign"
 	"github.com/holdall/holdall/store"
 )
 
@@ -31,6 +32,7 @@ func (a *app) verifyCommand() *cobra.Command {
 	sums := ""
 	var from, out, log, logged string
 	var signedBy []string
+	var key, password string
 	var inPlace bool
 	cmd := &cobra.Command{
 		Use:   "verify ARCHIVE...",
@@ -76,13 +78,15 @@ if something is not what was signed ("holdall sign").`,
 			case (len(args) == 0) != (logged != ""):
 				return usage("expected an archive, or --check-log without one, found %s", count(int64(len(args)), "argument"))
 			case logged != "":
-				return a.checkLog(logged)
+				return a.checkLog(logged, a.trusted)
 			case o.Quick && sums != "" || o.Sample.Loss > 0 && (o.Quick || sums != ""):
 				return usage("expected one of --quick, --sample and --sums")
 			case repairs && (from == "" || out != "" && inPlace || out == "" && !inPlace && !a.dryRun || len(args) != 1 || o.Quick || o.Sample.Loss > 0 || sums != ""):
 				return usage("expected one archive with --repair-from, and one of -o OUT, --in-place and --dry-run")
 			case log != "" && (repairs || sums != ""):
 				return usage("--log is for checks, not for --sums and --repair-from")
+			case key != "" && log == "":
+				return usage("--key signs lines of a log: expected --log")
 			case repairs:
 				return a.repairFrom(ctx, args[0], from, out, inPlace)
 			}
@@ -94,7 +98,16 @@ if something is not what was signed ("holdall sign").`,
 				if err := fixity.Ready(ctx, log); err != nil { // before anything is read
 					return err
 				}
-				check = func(address string) (bool, error) { return a.logged(ctx, log, address, o) }
+				var secret *minisign.Secret
+				if key = cmp.Or(key, os.Getenv("HOLDALL_SIGN_KEY")); key != "" {
+					s, err := secretKey(key, password)
+					if err != nil {
+						return err
+					}
+					secret = &s
+				}
+				o.Root = true
+				check = func(address string) (bool, error) { return a.logged(ctx, log, address, o, secret) }
 			}
 			if sums != "" {
 				check = func(address string) (bool, error) { return a.sums(ctx, address, sums) }
@@ -112,6 +125,7 @@ if something is not what was signed ("holdall sign").`,
 		}),
 	}
 	cmd.Flags().StringVar(&log, "log", "", "add a line for each archive to this log of checks")
+	keyFlags(cmd, &key, &password)
 	cmd.Flags().StringVar(&logged, "check-log", "", "check that the lines of this log fit each other")
 	cmd.Flags().BoolVar(&o.Quick, "quick", false, "check only the structure, not the content")
 	cmd.Flags().StringVar(&from, "repair-from", "", "repair the archive with pieces of this other copy")
@@ -186,7 +200,7 @@ func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOpti
 
 // logged verifies an archive, and adds the result to a log. That an archive cannot be checked is a
 // result, too.
-func (a *app) logged(ctx context.Context, log, address string, o holdall.VerifyOptions) (bad bool, err error) {
+func (a *app) logged(ctx context.Context, log, address string, o holdall.VerifyOptions, key *minisign.Secret) (bad bool, err error) {
 	sum, err := a.verify(ctx, address, o)
 	if ctx.Err() != nil {
 		return false, err // nothing is known
@@ -195,7 +209,7 @@ func (a *app) logged(ctx context.Context, log, address string, o holdall.VerifyO
 	if err != nil {
 		l.Verdict, l.Error = "error", err.Error()[:min(len(err.Error()), 1<<10)]
 	}
-	last, lerr := fixity.Append(ctx, log, l)
+	last, lerr := fixity.Append(ctx, log, l, key)
 	a.lastLine = cmp.Or(last, a.lastLine)
 	return sum.Errors+sum.Warnings > 0, cmp.Or(err, lerr)
 }
@@ -211,13 +225,17 @@ func whoami() string {
 }
 
 // checkLog reports whether the lines of a log fit each other.
-func (a *app) checkLog(path string) error {
+func (a *app) checkLog(path string, trusted []string) error {
+	keys, err := publicKeys(trusted)
+	if err != nil {
+		return err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	c, err := fixity.Check(f)
+	c, err := fixity.Check(f, keys)
 	if c.Log = path; err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/base/minisign"
 	"github.com/holdall/holdall/internal/base/sysfile"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
@@ -37,6 +38,8 @@ type Line struct {
 	// Prev is the digest of all from the last whole line to this one: that line with its end, and
 	// what killed writers have left after it. In the first line of a log it is empty.
 	Prev *string `json:"prev"`
+	// Sig is a signature in minisign's format of the line without it. It is the last field.
+	Sig string `json:"sig,omitempty"`
 }
 
 const (
@@ -85,7 +88,7 @@ func end(ctx context.Context, a store.Amendment, path string) (Checked, error) {
 	if err := a.ReadAt(ctx, b, a.Size()-int64(len(b))); err != nil {
 		return Checked{}, err
 	}
-	c, err := check(bytes.NewReader(b), later)
+	c, err := check(bytes.NewReader(b), later, nil)
 	if err == nil && (c.Wrong > 0 || later && c.Lines == 0) {
 		err = fmt.Errorf("%s: not a log of checks, or its end is damaged: choose another name", path)
 	}
@@ -105,7 +108,8 @@ func Ready(ctx context.Context, path string) error {
 // Append adds a line to the log at a path, and returns its digest when it is durable. Nothing that
 // is there is changed: a line whose writer was killed gets its end, and the new line says that it
 // is torn.
-func Append(ctx context.Context, path string, l Line) (last string, err error) {
+// With a key, it is signed.
+func Append(ctx context.Context, path string, l Line, key *minisign.Secret) (last string, err error) {
 	a, err := open(ctx, path)
 	if err != nil {
 		return "", err
@@ -120,8 +124,9 @@ func Append(ctx context.Context, path string, l Line) (last string, err error) {
 	if err != nil {
 		return "", err
 	}
-	// A signature would be made of b here, and become its last field: what is signed is the line
-	// without it. Prev then includes the signature of the line before.
+	if key != nil {
+		b = fmt.Appendf(b[:len(b)-1], "%s%s\"}", beforeSig, key.SignOnly(b))
+	}
 	if b = append(b, '\n'); len(b) > mostLine {
 		return "", fmt.Errorf("%s: a line of %d bytes, more than %d", path, len(b), mostLine)
 	}
@@ -148,12 +153,27 @@ type Checked struct {
 	rest string // what the last line lacks: its end
 }
 
-// Check reads a log, and compares each line with the one before. It cannot know whether lines are
-// missing at the end.
-func Check(r io.Reader) (Checked, error) { return check(r, false) }
+// beforeSig is what a signature stands behind in its line.
+const beforeSig = `,"sig":"`
+
+// signed returns an error unless one of the keys has signed a line. Without keys, none need be signed.
+func signed(b []byte, sig string, keys []minisign.Key) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	line, ok := strings.CutSuffix(string(b), beforeSig+sig+"\"}")
+	if !ok || sig == "" {
+		return errors.New("it is not signed")
+	}
+	return minisign.VerifyOnly(sig, []byte(line+"}"), keys)
+}
+
+// Check reads a log, and compares each line with the one before. With keys, one of these must have signed it.
+// It cannot know whether lines are missing at the end.
+func Check(r io.Reader, keys []minisign.Key) (Checked, error) { return check(r, false, keys) }
 
 // check is Check. With later, r begins anywhere in a log, so its first line is not compared.
-func check(r io.Reader, later bool) (c Checked, err error) {
+func check(r io.Reader, later bool, keys []minisign.Key) (c Checked, err error) {
 	in, since := bufio.NewReaderSize(r, mostLine), blake3.New()
 	for number := int64(1); c.Why == ""; number++ {
 		b, err := in.ReadSlice('\n')
@@ -176,6 +196,8 @@ func check(r io.Reader, later bool) (c Checked, err error) {
 			c.Wrong, c.Why = number, "it is no line of a log of checks"
 		case ok && began && *l.Prev != c.prev:
 			c.Wrong, c.Why = number, fmt.Sprintf("it follows %q, but before it is %q", *l.Prev, c.prev)
+		case ok && signed(b[:len(b)-1], l.Sig, keys) != nil:
+			c.Wrong, c.Why = number, signed(b[:len(b)-1], l.Sig, keys).Error()
 		case ok:
 			since.Reset()
 			since.Write(b)

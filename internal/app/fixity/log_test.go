@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/holdall/holdall/internal/base/minisign"
 	"github.com/holdall/holdall/internal/testkit"
 )
 
@@ -24,7 +25,7 @@ func logOf(t testing.TB, n int) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "log")
 	for i := range n {
-		if _, err := Append(context.Background(), path, line(i)); err != nil {
+		if _, err := Append(context.Background(), path, line(i), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -33,7 +34,7 @@ func logOf(t testing.TB, n int) (path string) {
 
 func checked(t testing.TB, b []byte) Checked {
 	t.Helper()
-	c, err := Check(bytes.NewReader(b))
+	c, err := Check(bytes.NewReader(b), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func TestManyAppendAtOnce(t *testing.T) {
 		all.Go(func() {
 			var err error
 			for i := range 20 {
-				if _, aerr := Append(t.Context(), path, line(w*20+i)); aerr != nil {
+				if _, aerr := Append(t.Context(), path, line(w*20+i), nil); aerr != nil {
 					err = errors.Join(err, aerr)
 				}
 			}
@@ -79,7 +80,7 @@ func TestATornEndIsCompleted(t *testing.T) {
 		if c := checked(t, left); c.Wrong != 0 {
 			t.Fatalf("%d bytes: %+v", n, c)
 		}
-		last, err := Append(t.Context(), path, line(7))
+		last, err := Append(t.Context(), path, line(7), nil)
 		if err != nil {
 			t.Fatalf("%d bytes: %v", n, err)
 		}
@@ -106,7 +107,7 @@ func TestATornEndIsCompleted(t *testing.T) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Append(t.Context(), path, line(1)); err != nil {
+	if _, err := Append(t.Context(), path, line(1), nil); err != nil {
 		t.Fatal(err)
 	}
 	if c := checked(t, testkit.Read(t, path)); c.Wrong != 0 || c.Lines != 2 || c.Torn != 3 {
@@ -153,7 +154,7 @@ func TestNothingElseBecomesALog(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		_, err := Append(t.Context(), path, line(0))
+		_, err := Append(t.Context(), path, line(0), nil)
 		if may := content == "{\"time\":"; may != (err == nil) || may != (Ready(t.Context(), path) == nil) {
 			t.Errorf("%.20q: %v", content, err)
 		}
@@ -161,12 +162,12 @@ func TestNothingElseBecomesALog(t *testing.T) {
 			t.Errorf("%.20q was changed", content)
 		}
 	}
-	if _, err := Append(t.Context(), t.TempDir(), line(0)); err == nil {
+	if _, err := Append(t.Context(), t.TempDir(), line(0), nil); err == nil {
 		t.Error("a folder is a log")
 	}
 	l := line(0)
 	l.Error = strings.Repeat("x", mostLine)
-	if _, err := Append(t.Context(), logOf(t, 1), l); err == nil {
+	if _, err := Append(t.Context(), logOf(t, 1), l, nil); err == nil {
 		t.Error("a line that cannot be checked is written")
 	}
 }
@@ -176,7 +177,7 @@ func TestALongLogGoesOn(t *testing.T) {
 	path, l := filepath.Join(t.TempDir(), "log"), line(0)
 	l.Error = strings.Repeat("x", mostLine-1000)
 	for range mostEnd/mostLine + 4 {
-		if _, err := Append(t.Context(), path, l); err != nil {
+		if _, err := Append(t.Context(), path, l, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -187,7 +188,7 @@ func TestALongLogGoesOn(t *testing.T) {
 	if err := os.WriteFile(path, append(b, bytes.Repeat([]byte("torn\n"), mostEnd/5+1)...), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Append(t.Context(), path, l); err == nil {
+	if _, err := Append(t.Context(), path, l, nil); err == nil {
 		t.Error("a line is added where no line is seen")
 	}
 }
@@ -204,7 +205,7 @@ func FuzzLog(f *testing.F) {
 		if err := os.WriteFile(path, b, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		last, err := Append(context.Background(), path, line(3))
+		last, err := Append(context.Background(), path, line(3), nil)
 		now := testkit.Read(t, path)
 		if !bytes.HasPrefix(now, b) || err != nil && len(now) != len(b) {
 			t.Fatalf("%q became %q", b, now)
@@ -213,4 +214,54 @@ func FuzzLog(f *testing.F) {
 			t.Errorf("%q: %+v, then %+v", b, before, c)
 		}
 	})
+}
+
+// TestSignedLines changes each byte of a line that is signed, and adds one that is not.
+func TestSignedLines(t *testing.T) {
+	secret, err := minisign.NewSecret()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, keys := filepath.Join(t.TempDir(), "log"), []minisign.Key{secret.Public()}
+	for i := range 3 {
+		if _, err := Append(t.Context(), path, line(i), &secret); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := func(b []byte, keys []minisign.Key) int64 {
+		c, err := Check(bytes.NewReader(b), keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Wrong
+	}
+	if n := wrong(b, keys); n != 0 {
+		t.Fatalf("line %d", n)
+	}
+	last := bytes.LastIndexByte(b[:len(b)-1], '\n') + 1
+	for i := last; i < len(b)-1; i++ {
+		changed := bytes.Clone(b)
+		changed[i] ^= 1
+		c, err := Check(bytes.NewReader(changed), keys)
+		if err != nil || c.Wrong != 3 && c.Torn != 1 && c.Lines != 2 {
+			t.Fatalf("byte %d of the last line: %+v, %v", i-last, c, err)
+		}
+	}
+	other, err := minisign.NewSecret()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := wrong(b, []minisign.Key{other.Public()}); n != 1 {
+		t.Errorf("another key: line %d", n)
+	}
+	if _, err := Append(t.Context(), path, line(3), nil); err != nil {
+		t.Fatal(err)
+	}
+	if b, err = os.ReadFile(path); err != nil || wrong(b, keys) != 4 || wrong(b, nil) != 0 {
+		t.Errorf("a line that is not signed: %d, %v", wrong(b, keys), err)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/crypto/blake2b"
@@ -176,13 +177,18 @@ func scryptOf(ops, mem uint64) (n, p int, err error) {
 	return 1 << log, int(max(rounds, 1)), nil
 }
 
+// SignOnly returns the line of a file of a signature that signs a message alone.
+func (s Secret) SignOnly(message []byte) string {
+	sum := blake2b.Sum512(message)
+	return base64.StdEncoding.EncodeToString(slices.Concat([]byte(hashedAlg), s.id[:], ed25519.Sign(s.of, sum[:])))
+}
+
 // Sign returns a file that signs a message together with a comment of one line.
 func (s Secret) Sign(message []byte, comment string) []byte {
-	sum := blake2b.Sum512(message)
-	sig := ed25519.Sign(s.of, sum[:])
-	all := ed25519.Sign(s.of, append(bytes.Clone(sig), comment...))
-	enc := base64.StdEncoding.EncodeToString
-	return fmt.Appendf(nil, "%ssignature by holdall\n%s\n%s%s\n%s\n", untrusted, enc(bytes.Join([][]byte{[]byte(hashedAlg), s.id[:], sig}, nil)), trusted, comment, enc(all))
+	only := s.SignOnly(message)
+	sig, _ := parseOnly(only)
+	all := ed25519.Sign(s.of, append(sig.sig, comment...))
+	return fmt.Appendf(nil, "%ssignature by holdall\n%s\n%s%s\n%s\n", untrusted, only, trusted, comment, base64.StdEncoding.EncodeToString(all))
 }
 
 // A Signature is what a file of a signature has. Its comment is not proven before it is verified.
@@ -203,15 +209,34 @@ func ParseSignature(file []byte) (s Signature, err error) {
 	if len(lines) != 4 || !strings.HasPrefix(lines[0], untrusted) {
 		return s, bad
 	}
-	raw, err1 := base64.StdEncoding.Strict().DecodeString(lines[1])
-	all, err2 := base64.StdEncoding.Strict().DecodeString(lines[3])
-	comment, ok := strings.CutPrefix(lines[2], trusted)
-	if err1 != nil || err2 != nil || !ok || len(raw) != 2+len(s.id)+ed25519.SignatureSize || len(all) != ed25519.SignatureSize || string(raw[:2]) != hashedAlg {
-		return s, bad
+	s, ok1 := parseOnly(lines[1])
+	all, err := base64.StdEncoding.Strict().DecodeString(lines[3])
+	comment, ok2 := strings.CutPrefix(lines[2], trusted)
+	if err != nil || !ok1 || !ok2 || len(all) != ed25519.SignatureSize {
+		return Signature{}, bad
+	}
+	s.Comment, s.all = comment, all
+	return s, nil
+}
+
+func parseOnly(line string) (s Signature, ok bool) {
+	raw, err := base64.StdEncoding.Strict().DecodeString(line)
+	if err != nil || len(raw) != 2+len(s.id)+ed25519.SignatureSize || string(raw[:2]) != hashedAlg {
+		return s, false
 	}
 	copy(s.id[:], raw[2:])
-	s.Comment, s.sig, s.all = comment, raw[2+len(s.id):], all
-	return s, nil
+	s.sig = raw[2+len(s.id):]
+	return s, true
+}
+
+// VerifyOnly verifies what SignOnly has returned.
+func VerifyOnly(line string, message []byte, keys []Key) error {
+	s, ok := parseOnly(line)
+	if !ok {
+		return errors.New("not a signature of minisign")
+	}
+	_, err := s.verify(message, keys, false)
+	return err
 }
 
 // ErrKey means that a signature is of none of the keys.
@@ -219,12 +244,16 @@ var ErrKey = errors.New("signed with another key")
 
 // Verify returns which of the keys has signed the message and the comment of s.
 func (s Signature) Verify(message []byte, keys []Key) (Key, error) {
+	return s.verify(message, keys, true)
+}
+
+func (s Signature) verify(message []byte, keys []Key, comment bool) (Key, error) {
 	sum := blake2b.Sum512(message)
 	for _, k := range keys {
 		if k.id != s.id {
 			continue
 		}
-		if !ed25519.Verify(k.of[:], sum[:], s.sig) || !ed25519.Verify(k.of[:], append(bytes.Clone(s.sig), s.Comment...), s.all) {
+		if !ed25519.Verify(k.of[:], sum[:], s.sig) || comment && !ed25519.Verify(k.of[:], append(bytes.Clone(s.sig), s.Comment...), s.all) {
 			return k, fmt.Errorf("the signature by key %s is wrong", k.ID())
 		}
 		return k, nil

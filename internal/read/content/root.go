@@ -71,31 +71,36 @@ func (r *Rows) Sum(ctx context.Context) (string, error) {
 	return r.Rows.Sum()
 }
 
-// CoveredBy compares the root of an archive's contents with the list that its reader shows, without reading
-// contents. What is read later is compared with the digests in that list, and what these do not cover is not
-// shown: modes, owners and times.
-func (s *Source) CoveredBy(ctx context.Context, want string) error {
+// ListedRoot returns the root of the contents that the reader lists, without reading contents. Each must have a
+// BLAKE3.
+func (s *Source) ListedRoot(ctx context.Context) (string, error) {
 	rows := s.NewRows()
 	defer rows.Close()
 	for e, err := range s.Packed(ctx) {
-		if err != nil {
-			return err
+		if err == nil {
+			err = s.Fault(e)
 		}
-		if err := s.Fault(e); err != nil {
-			return err
+		if err != nil {
+			return "", err
 		}
 		sum := blake3.Sum256(nil)
 		if e.Kind == format.HardLink || e.Kind.HasContent() && e.Size > 0 && e.Digest.Algo != "blake3" {
-			return fmt.Errorf("%s has no BLAKE3 of its own: an index with digests must be signed, and lie beside the archive", format.Escape(e.Name))
+			return "", fmt.Errorf("%s has no BLAKE3 of its own: an index with digests must be signed, and lie beside the archive", format.Escape(e.Name))
 		}
 		if e.Kind.HasContent() && e.Size > 0 {
 			copy(sum[:], e.Digest.Sum)
 		}
 		if err := rows.Add(e, sum); err != nil {
-			return err
+			return "", err
 		}
 	}
-	got, err := rows.Sum(ctx)
+	return rows.Sum(ctx)
+}
+
+// CoveredBy compares the root of an archive's contents with the list that its reader shows. What is read later
+// is compared with the digests in that list, and what these do not cover is not shown: modes, owners and times.
+func (s *Source) CoveredBy(ctx context.Context, want string) error {
+	got, err := s.ListedRoot(ctx)
 	if err == nil && got != want {
 		err = errors.New("its contents are not those that were signed")
 	}
