@@ -40,6 +40,9 @@ type Amendment struct {
 // the error wraps [errors.ErrUnsupported]. The caller must close the Amendment.
 func Amend(ctx context.Context, address string, o OpenOptions) (*Amendment, error) {
 	st, name, err := at(ctx, o.Store, address)
+	if err == nil {
+		err = o.untrusting(address)
+	}
 	if err != nil {
 		return nil, err
 	}

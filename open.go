@@ -116,8 +116,8 @@ func (o OpenOptions) inner() format.OpenOptions {
 // OpenOptions.Store. The caller must close the archive.
 func Open(ctx context.Context, address string, o OpenOptions) (*Archive, error) {
 	if o.Format == dirFormat.Name && o.Store == nil {
-		if len(o.Trusted) > 0 {
-			return nil, &UntrustedError{address, errNotCovered}
+		if err := o.untrusting(address); err != nil {
+			return nil, err
 		}
 		return openFolder(ctx, address)
 	}

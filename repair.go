@@ -72,6 +72,9 @@ type RepairPlan struct {
 // wraps [errors.ErrUnsupported].
 func Repair(ctx context.Context, address string, o RepairOptions) (*RepairPlan, error) {
 	st, name, err := at(ctx, o.Store, address)
+	if err == nil {
+		err = o.untrusting(address)
+	}
 	if err != nil {
 		return nil, err
 	}

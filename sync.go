@@ -1,6 +1,7 @@
 package holdall
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,6 +49,9 @@ const mostIndex = 256 << 20
 // appears when it is complete, with the index beside it. If Sync ends early, the next one goes on where it ended.
 func Sync(ctx context.Context, address string, old []*Archive, out string, o SyncOptions) (done Synced, err error) {
 	st, name, err := at(ctx, o.Store, address)
+	if err == nil {
+		err = o.untrusting(address) // ranges without a digest, and the index as a whole, are not compared
+	}
 	if err != nil {
 		return done, err
 	}
@@ -63,7 +67,8 @@ func Sync(ctx context.Context, address string, old []*Archive, out string, o Syn
 		_, err := o.formats().Detect(p)
 		return !errors.Is(err, format.ErrUnknown)
 	}}
-	if err := g.Check(ctx, to, toName); err != nil {
+	beside := output.Guard{Kind: "an index", Force: o.Force, Ours: kept.Is} // the index is put there
+	if err := cmp.Or(g.Check(ctx, to, toName), beside.Check(ctx, to, toName+kept.Suffix)); err != nil {
 		return done, err
 	}
 	// An index that was kept on this machine has no digests.

@@ -75,6 +75,14 @@ func (a *Archive) indexed() (s Statement) {
 // SignedBy returns the ID of the key that has signed the archive; it is empty without OpenOptions.Trusted.
 func (a *Archive) SignedBy() string { return a.signedBy }
 
+// untrusting returns an error for what reads an archive without signatures, if they are asked for.
+func (o OpenOptions) untrusting(address string) error {
+	if len(o.Trusted) == 0 {
+		return nil
+	}
+	return &UntrustedError{store.Redact(address), errNotCovered}
+}
+
 var errNotCovered = errors.New("no signed root covers it")
 
 // trust opens the archive by what is signed: by the index whose root that is, or by a list of which the

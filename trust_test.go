@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -271,6 +272,22 @@ func TestTrustedIsNeverLess(t *testing.T) {
 	for e, err := range damaged.Entries(t.Context()) {
 		if _, ok := errors.AsType[*holdall.UntrustedError](err); !ok {
 			t.Errorf("%s, %v", e.Name, err)
+		}
+	}
+}
+
+// TestWhatReadsWithoutSignaturesIsRefused has functions that would not compare all that they read.
+func TestWhatReadsWithoutSignaturesIsRefused(t *testing.T) {
+	secret := newSecret(t)
+	st := packedAs(t, "tar", nil, sample)
+	signed(t, st, secret, true)
+	o := holdall.OpenOptions{Store: st, Trusted: []string{secret.Public().String()}}
+	_, repair := holdall.Repair(t.Context(), "x", holdall.RepairOptions{OpenOptions: o})
+	_, amend := holdall.Amend(t.Context(), "x", o)
+	_, sync := holdall.Sync(t.Context(), "x", nil, filepath.Join(t.TempDir(), "y"), holdall.SyncOptions{OpenOptions: o})
+	for what, err := range map[string]error{"repair": repair, "amend": amend, "sync": sync} {
+		if _, ok := errors.AsType[*holdall.UntrustedError](err); !ok {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
