@@ -138,6 +138,16 @@ func (a *app) syncAll(ctx context.Context, st store.Store, names, old []string, 
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	of := map[string]string{}
+	for _, name := range names { // before anything is replaced
+		base := path.Base(filepath.ToSlash(name))
+		if other, twice := of[base]; twice {
+			return fmt.Errorf("%s and %s would be the same file in %s: sync one of their folders", format.Escape(other), format.Escape(name), dir)
+		}
+		if of[base] = name; !filepath.IsLocal(base) || base == "." {
+			return fmt.Errorf("%s: not the name of a file", format.Escape(name))
+		}
+	}
 	unchanged := int64(0)
 	for _, name := range names {
 		in, at, address, err := st, name, name, error(nil)

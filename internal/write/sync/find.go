@@ -12,8 +12,8 @@ import (
 	"github.com/holdall/holdall/internal/read/content"
 )
 
-// A spot is a place in an old archive where bytes of the new one may be. What is said of it is only a hint: what
-// is read there is compared.
+// A spot is a place in an old archive where bytes of the new one may be. It is only a hint: whatever is read there
+// is compared.
 type spot struct {
 	old    int // number of the archive
 	object int

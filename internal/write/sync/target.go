@@ -89,6 +89,11 @@ func (t *target) take() (err error) {
 		if t.root, err = os.OpenRoot(t.dir); err != nil {
 			return err
 		}
+		if all, err := fs.ReadDir(t.root.FS(), "."); err != nil {
+			return err
+		} else if _, lerr := t.root.Lstat(lockName); len(all) > 0 && errors.Is(lerr, fs.ErrNotExist) {
+			return fmt.Errorf("%s: not a folder of a sync, which would empty it: %w", t.dir, fs.ErrExist)
+		}
 		if t.lock, err = t.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE|sysfile.DontWait, 0o666); err != nil {
 			return err
 		}
