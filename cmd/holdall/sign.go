@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -99,18 +101,6 @@ func secretKey(name, password string) (s minisign.Secret, err error) {
 	return s, err
 }
 
-// publicKeys reads the texts of public keys.
-func publicKeys(texts []string) (keys []minisign.Key, err error) {
-	for _, text := range texts {
-		k, err := minisign.ParseKey([]byte(text))
-		if err != nil {
-			return nil, err
-		}
-		keys = append(keys, k)
-	}
-	return keys, nil
-}
-
 // readKey returns the content of a file of a key.
 func readKey(name string) ([]byte, error) {
 	f, err := os.Open(name)
@@ -126,6 +116,11 @@ func (a *app) newKey(name string) error {
 	secret, err := minisign.NewSecret()
 	if err != nil {
 		return err
+	}
+	for _, at := range []string{name, name + ".pub"} { // no key is left without the other one
+		if _, err := os.Lstat(at); err == nil {
+			return &fs.PathError{Op: "open", Path: at, Err: syscall.EEXIST}
+		}
 	}
 	for _, f := range []struct {
 		name string

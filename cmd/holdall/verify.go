@@ -18,6 +18,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/fixity"
 	"github.com/holdall/holdall/internal/base/minisign"
+	"github.com/holdall/holdall/internal/read/root"
 	"github.com/holdall/holdall/store"
 )
 
@@ -226,7 +227,7 @@ func whoami() string {
 
 // checkLog reports whether the lines of a log fit each other.
 func (a *app) checkLog(path string, trusted []string) error {
-	keys, err := publicKeys(trusted)
+	keys, err := minisign.ParseKeys(trusted)
 	if err != nil {
 		return err
 	}
@@ -373,14 +374,12 @@ func (a *app) sums(ctx context.Context, address, algo string) (bad bool, err err
 	})
 }
 
-var sumEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
-
 // sumLine returns a line of a list of checksums. A leading backslash shows
 // that the name has characters escaped that would end the line.
 func sumLine(name string, d format.Digest) string {
 	mark := ""
 	if strings.ContainsAny(name, "\\\n\r") {
-		mark, name = `\`, sumEscapes.Replace(name)
+		mark, name = `\`, root.Escapes.Replace(name)
 	}
 	return fmt.Sprintf("%s%s  %s\n", mark, hex.EncodeToString([]byte(d.Sum)), name)
 }

@@ -63,6 +63,18 @@ func ParseKey(b []byte) (k Key, err error) {
 	return k, nil
 }
 
+// ParseKeys reads the texts of several keys.
+func ParseKeys(texts []string) (keys []Key, err error) {
+	for _, text := range texts {
+		k, err := ParseKey([]byte(text))
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, k)
+	}
+	return keys, nil
+}
+
 // A Secret is a secret key.
 type Secret struct {
 	id [8]byte

@@ -53,8 +53,8 @@ func (r *Rows) Add(e format.Entry, sum [32]byte) error {
 	return r.sort.Add([]byte(key), fmt.Appendf(nil, "%s %d %x", kind, size, sum))
 }
 
-// escapes are those of sha256sum and b3sum.
-var escapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
+// Escapes are those of names in lines of sha256sum and b3sum.
+var Escapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
 
 // Write writes all rows.
 func (r *Rows) Write(w io.Writer) error {
@@ -70,7 +70,7 @@ func (r *Rows) Write(w io.Writer) error {
 		}
 		folder, row = "", ""
 		name, is := strings.CutSuffix(key, "\x00")
-		line := fmt.Sprintf("%s %s\n", at.Value, escapes.Replace(name))
+		line := fmt.Sprintf("%s %s\n", at.Value, Escapes.Replace(name))
 		if is {
 			b.WriteString(line)
 		} else {
@@ -139,13 +139,9 @@ const Suffix = ".minisig"
 
 // Signed returns what one of the keys has signed of an archive, the ID of that key, and the signature.
 func Signed(ctx context.Context, st store.Store, archive string, trusted []string) (s Statement, by string, file []byte, err error) {
-	var keys []minisign.Key
-	for _, text := range trusted {
-		k, err := minisign.ParseKey([]byte(text))
-		if err != nil {
-			return s, "", nil, err
-		}
-		keys = append(keys, k)
+	keys, err := minisign.ParseKeys(trusted)
+	if err != nil {
+		return s, "", nil, err
 	}
 	name := strings.TrimSuffix(archive, "/") + Suffix
 	file, err = readSignature(ctx, st, name)
