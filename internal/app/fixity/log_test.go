@@ -172,7 +172,7 @@ func TestNothingElseBecomesALog(t *testing.T) {
 	}
 }
 
-// Of a long log only the end is read to add a line.
+// Only the end of a long log is read before a line is added.
 func TestALongLogGoesOn(t *testing.T) {
 	path, l := filepath.Join(t.TempDir(), "log"), line(0)
 	l.Error = strings.Repeat("x", mostLine-1000)

@@ -89,7 +89,7 @@ func (c *Cache) Clear(ctx context.Context) (u Usage, err error) {
 }
 
 // Wrap returns st with blocks of its objects in c. If c is nil, or objects of st cannot be told from all
-// others, it returns st. Of a layer, the blocks are what is stored: what is encrypted stays so on the disk.
+// others, it returns st. For a layer, the blocks hold the stored bytes, so encrypted data stays encrypted on the disk.
 func Wrap(st store.Store, c *Cache) store.Store {
 	can := st.Can()
 	if can.Over != nil && c != nil {

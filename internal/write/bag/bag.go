@@ -221,7 +221,7 @@ func Write(ctx context.Context, src *content.Source, st store.Store, name string
 	return done, err
 }
 
-// writeTags writes all files of a bag but the payload, of which it gets the digests.
+// writeTags writes all files of a bag except the payload. sums are the digests of the payload.
 func writeTags(dir, info string, sums map[string]string) error {
 	// The most common reader knows percent signs only as version 0.97 has them: as they are.
 	version, names := "1.0", encode
