@@ -96,7 +96,7 @@ func (c *checker) check(ctx context.Context) error {
 	}
 	err := a.loadRFS(ctx)
 	c.found(a.notes...)
-	if e, ok := errors.AsType[*format.CorruptError](err); ok {
+	if e, ok := errors.AsType[*format.CorruptError](err); ok && a.form == tarForm {
 		c.found(e.Problem)
 		return nil // there are only members to check
 	}
