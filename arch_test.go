@@ -80,7 +80,7 @@ var imports = map[string]string{
 	"internal/read/blocks":               "store internal/base/sysfile store/storekit",
 	"internal/read/cache":                "store store/storekit",
 	"internal/read/detect":               "format format/kit store store/storekit",
-	"internal/read/kept":                 "format store codec internal/read/listing format/kit/pipe format/kit/sorter internal/base/scan internal/base/sysfile format/kit/columns format/kit/naming store/storekit",
+	"internal/read/kept":                 "format store codec internal/read/listing internal/read/parity internal/read/root format/kit/pipe format/kit/sorter internal/base/scan internal/base/sysfile format/kit/columns format/kit/naming store/storekit",
 	"internal/read/digest":               "format store internal/base/meter format/kit",
 	"internal/base/meter":                "",
 	"internal/read/listing":              "format format/kit/naming",

@@ -17,7 +17,6 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/serve"
-	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 	"github.com/holdall/holdall/store/storekit"
@@ -142,7 +141,7 @@ func looksLikeOne(ctx context.Context, st store.Store, name string) bool {
 // looksLikeFile reports whether a file may be an archive, by its name. A
 // folder may have many other files, and reading all of them would take long.
 func looksLikeFile(name string) bool {
-	return !strings.HasPrefix(name, ".") && format.All().ByExtension(name) != nil && !strings.HasSuffix(name, kept.Suffix)
+	return !strings.HasPrefix(name, ".") && format.All().ByExtension(name) != nil && !besideArchive(name)
 }
 
 // lookedAt remembers which folders are archives, under a string that

@@ -86,7 +86,7 @@ func (a *app) archivesOf(ctx context.Context, address string) (st store.Store, n
 
 // besideArchive reports whether something belongs to the archive beside it.
 func besideArchive(name string) bool {
-	return strings.HasSuffix(name, kept.Suffix) || strings.HasSuffix(name, parity.Suffix)
+	return slices.ContainsFunc(kept.Beside, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
 // filesLike finds the files below dir whose names there match a pattern, and

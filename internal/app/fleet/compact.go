@@ -15,7 +15,6 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog/rows"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/internal/read/kept"
-	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -365,7 +364,7 @@ func (f Fleet) remove(ctx context.Context, r book.Removal) (bool, error) {
 		return false, err
 	}
 	_, added := f.Book.Beside()
-	for _, beside := range []string{kept.Suffix, parity.Suffix, added} {
+	for _, beside := range append([]string{added}, kept.Beside...) {
 		if err := storekit.Remove(ctx, st, info.Name+beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return false, err
 		}

@@ -24,7 +24,6 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/fleet/queue"
 	"github.com/holdall/holdall/internal/read/kept"
-	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -205,7 +204,7 @@ func (f Fleet) recorded(ctx context.Context, j *job) error {
 		return err
 	}
 	_, added := f.Book.Beside()
-	known := archives{map[string]bool{}, []string{"", parity.Suffix, kept.Suffix, added}}
+	known := archives{map[string]bool{}, append([]string{"", added}, kept.Beside...)}
 	for _, a := range all {
 		known.all[a.Address] = true
 	}

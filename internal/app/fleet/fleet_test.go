@@ -17,7 +17,9 @@ import (
 
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/fleet/queue"
+	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/internal/read/parity"
+	"github.com/holdall/holdall/internal/read/root"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/fleettest"
 	"github.com/holdall/holdall/store"
@@ -173,6 +175,14 @@ func TestArchivesBelowTheSourceAreNotPacked(t *testing.T) {
 		t.Errorf("worked %+v", sum)
 	}
 	made := 2 * int64(planned.Chunks) // with parity
+	all, err := s.B.Archives(t.Context())
+	if err != nil || len(all) == 0 {
+		t.Fatal(all, err)
+	}
+	for _, end := range []string{kept.Suffix, root.Suffix} {
+		s.put(strings.TrimPrefix(all[0].Address, "s3://from/")+end, 100)
+		made++
+	}
 	if again := s.plan(below); again.Chunks != 0 || again.Known != 51 || again.Archives != made {
 		t.Errorf("planned again: %+v, expected %d archives", again, made)
 	}

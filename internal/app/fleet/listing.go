@@ -14,7 +14,6 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/read/kept"
-	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -28,7 +27,7 @@ type archives struct {
 // made returns the archives that may be below a source. If objects are packed
 // into a folder of their own bucket, these would be packed again.
 func (j *job) made(ctx context.Context, b *book.Book) (archives, error) {
-	made := archives{map[string]bool{}, []string{"", parity.Suffix, kept.Suffix}}
+	made := archives{map[string]bool{}, append([]string{""}, kept.Beside...)}
 	below := func(address string) {
 		for _, o := range j.origins {
 			if strings.HasPrefix(address, storekit.AddressOf(o.st, "")) {

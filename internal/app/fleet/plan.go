@@ -16,7 +16,6 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/rows"
 	"github.com/holdall/holdall/internal/read/kept"
-	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -213,7 +212,7 @@ type planner struct {
 // planner returns a planner of a listing. Without a catalogue all objects are new.
 func (f Fleet) planner(ctx context.Context, j *job, listing int64, spans []span, begun []chunk, p *Planned) (*planner, error) {
 	pl := &planner{f: f, j: j, p: p, listing: listing, begun: begun, spans: spans, complete: j.origins[0].list == nil, progress: func(Planned) {}}
-	made, all := archives{beside: []string{"", parity.Suffix, kept.Suffix}}, pipe.All[known](nil)
+	made, all := archives{beside: append([]string{""}, kept.Beside...)}, pipe.All[known](nil)
 	if f.Book != nil {
 		var err error
 		if made, err = j.made(ctx, f.Book); err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/internal/read/kept"
-	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -50,7 +49,9 @@ func (g *Gateway) Remove(ctx context.Context, name string) error {
 		}
 		_, added := b.book.Beside()
 		for _, a := range archives {
-			r.Names = append(r.Names, a, a+added, a+parity.Suffix, a+kept.Suffix)
+			for _, beside := range append([]string{"", added}, kept.Beside...) {
+				r.Names = append(r.Names, a+beside)
+			}
 		}
 		b.stop(serve.ErrNoArchive)
 		return nil

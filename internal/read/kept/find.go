@@ -13,12 +13,18 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/read/parity"
+	signed "github.com/holdall/holdall/internal/read/root"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
 
 // Suffix is appended to the name of an archive to get the name of its published index.
 const Suffix = ".holdall"
+
+// Beside is what the names of objects end in that belong to the archive beside them: its index, its parity and
+// its signature.
+var Beside = []string{Suffix, parity.Suffix, signed.Suffix}
 
 // Use says where an index of an archive may be. An index that is damaged, or belongs to a
 // different version of the archive, is never used. One that was made of a copy is used with care; see
