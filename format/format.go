@@ -254,6 +254,10 @@ type Abilities struct {
 	// part of it. Comparisons made by a codec are not included.
 	Compares func(e Entry) Proof
 
+	// Root is the root of the archive, in hex, if all that the reader shows is compared with it. A signature of it
+	// covers that.
+	Root string
+
 	// Doubt returns a problem if the index, as far as it was read, does not match its own digest.
 	// The reader uses its contents nevertheless.
 	Doubt func() *Problem

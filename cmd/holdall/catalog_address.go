@@ -14,8 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/read/root"
 	"github.com/holdall/holdall/store"
 )
 
@@ -99,7 +101,13 @@ func (a *app) openCatalog(ctx context.Context, address string, o access) (*book.
 	if err != nil {
 		return nil, err
 	}
-	b, err := book.Open(ctx, st, name, book.Options{Write: o == forWriting, Fresh: bookFresh})
+	bo := book.Options{Write: o == forWriting, Fresh: bookFresh}
+	if len(a.trusted) > 0 {
+		if bo.Signed, err = a.signedCatalog(ctx, st, name, when); err != nil {
+			return nil, &holdall.UntrustedError{Archive: shownCatalog(address), Err: err}
+		}
+	}
+	b, err := book.Open(ctx, st, name, bo)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &noCatalogError{err}
 	}
@@ -110,6 +118,21 @@ func (a *app) openCatalog(ctx context.Context, address string, o access) (*book.
 		return nil, err
 	}
 	return b, nil
+}
+
+// signedCatalog returns what a trusted key has signed of a catalogue.
+func (a *app) signedCatalog(ctx context.Context, st store.Store, name, when string) (b book.Signed, err error) {
+	switch {
+	case when != "":
+		return b, errors.New("only its last signed commit is, which has no @")
+	case len(a.through) > 0:
+		return b, errors.New("--through also shows what is not signed")
+	}
+	s, _, file, err := root.Signed(ctx, st, name, a.trusted)
+	if err == nil && s.Archive == "" {
+		err = root.ErrStatement
+	}
+	return book.Signed{Sum: s.Archive, File: file}, err
 }
 
 func (a *app) onCatalog(o access, do func(ctx context.Context, b *book.Book, args []string) error) func(*cobra.Command, []string) error {

@@ -67,6 +67,9 @@ Archives are never removed.`,
 				if done.Waits {
 					a.warn("work that was planned before waits, and needs what is older: 'holdall fleet work' does it, 'holdall fleet cancel' drops it")
 				}
+				if done.Signed {
+					a.warn("the signature is of an older commit, and needs what is older: 'holdall sign' signs the newest")
+				}
 			})
 			return nil
 		}),

@@ -19,6 +19,8 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog/book"
+	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/base/minisign"
 	"github.com/holdall/holdall/internal/read/root"
 	"github.com/holdall/holdall/internal/write/output"
@@ -47,6 +49,9 @@ damaged archive is not signed.
 Keys and signatures are those of minisign. --new-key makes a key: FILE must stay
 secret, and FILE.pub is for your readers. With --trusted FILE.pub, verbs read
 nothing that the signature does not cover.
+
+A catalogue is signed as it is after its newest commit, and its archives are not
+read.
 
 --no-index writes no index. Readers then compare the list of the archive with
 the signature, so each file must have a BLAKE3, as in CAF and RVN.`,
@@ -146,11 +151,16 @@ func (a *app) sign(ctx context.Context, address string, secret minisign.Secret, 
 		return err
 	}
 	st, name, err := a.locateIn(ctx, address)
-	if err == nil {
-		err = a.notCatalog(st, "its commits are not signed yet")
-	}
 	if err != nil {
 		return err
+	}
+	roots := func(m *holdall.Meter) (holdall.Statement, error) { return a.roots(ctx, st, name, noIndex, m) }
+	if s, is := st.(*shelf.Shelf); is {
+		if name != shelf.Tree || noIndex {
+			return usage("%s is a catalogue: sign all of it, with its digests", format.Escape(a.address))
+		}
+		st, name = s.Catalog().Store(), s.Catalog().Name()
+		roots = func(m *holdall.Meter) (holdall.Statement, error) { return a.catalogRoots(ctx, st, name, m) }
 	}
 	name = strings.TrimRight(name, "/")
 	sig := name + root.Suffix
@@ -160,7 +170,7 @@ func (a *app) sign(ctx context.Context, address string, secret minisign.Secret, 
 	}
 	m := &holdall.Meter{}
 	stop := a.showProgress(m, "read")
-	s, err := a.roots(ctx, st, name, noIndex, m)
+	s, err := roots(m)
 	stop()
 	if err != nil {
 		return err
@@ -208,6 +218,30 @@ func (a *app) roots(ctx context.Context, st store.Store, name string, noIndex bo
 		err = stage.Publish(ctx)
 	}
 	return sum.Statement, err
+}
+
+// catalogRoots returns the roots of a sound catalogue. That of the archive is of its state, which is stored.
+func (a *app) catalogRoots(ctx context.Context, st store.Store, name string, m *holdall.Meter) (s holdall.Statement, err error) {
+	b, err := book.Open(ctx, st, name, book.Options{Write: true})
+	if err != nil {
+		return s, err
+	}
+	sum, err := b.Seal(ctx)
+	if err = errors.Join(err, b.Close()); err != nil {
+		return s, err
+	}
+	if b, err = book.Open(ctx, st, name, book.Options{Signed: book.Signed{Sum: sum}}); err != nil {
+		return s, err
+	}
+	defer b.Close()
+	in, done, err := a.openTree(ctx, b)
+	if err != nil {
+		return s, err
+	}
+	defer done()
+	s, err = in.Roots(ctx, m)
+	s.Archive = sum
+	return s, err
 }
 
 // trustsNothing are verbs that read no content of archives, or compare all of it by themselves.

@@ -95,6 +95,41 @@ def test_what_is_not_signed_is_refused(signed, tmp_path):
     assert 8 < whole < 110
 
 
+def test_a_signed_catalogue_is_what_it_was(holdall_command, pack, serve, tmp_path, monkeypatch):
+    def run(*args):
+        subprocess.run([holdall_command, *map(str, args)], check=True)
+
+    book, key = tmp_path / "x.catalog", tmp_path / "k.pub"
+    monkeypatch.setenv("HOLDALL_CATALOG", str(book))
+    run("catalog", "init", "-q")
+    run("catalog", "add", "-q", pack(FILES, "x.caf"), pack({"in/rvn": b"compressed" * 99}, "y.rvn", index=True))
+    want = {**FILES, "in/rvn": b"compressed" * 99}
+    with pytest.raises(holdall.UntrustedError, match="another key|no signature|none"):
+        run("sign", "-q", "--new-key", tmp_path / "k")
+        holdall.open(book, trusted=key)
+    run("sign", "-q", book, "--key", tmp_path / "k")
+    run("catalog", "add", "-q", pack({"later": b"later"}, "z.caf"))
+    with holdall.open(book, trusted=key) as a:
+        assert dict(a.items()) == want and a.verifies
+        assert a.open("in/rvn").read(7) == b"compres" and a.open("big").read(10) == FILES["big"][:10]
+        run("sign", "-q", book, "--key", tmp_path / "k")
+        with pytest.raises(holdall.StaleIndexError, match="signed again"):
+            len(pickle.loads(pickle.dumps(a)))
+    with holdall.open(f"{serve(tmp_path)}/x.catalog", trusted=key) as a:
+        assert dict(a.items()) == {**want, "later": b"later"}
+        assert dict(pickle.loads(pickle.dumps(a)).items()) == dict(a.items())
+    archive = tmp_path / "x.caf"
+    times = (archive.stat().st_atime_ns, archive.stat().st_mtime_ns)
+    archive.write_bytes(archive.read_bytes().replace(b"alpha", b"ALPHA"))
+    os.utime(archive, ns=times)
+    with holdall.open(book, trusted=key) as a, pytest.raises(holdall.DamagedError):
+        a["a"]
+    (state,) = (p for p in (book / "signed").iterdir() if p.name in (tmp_path / "x.catalog.minisig").read_text())
+    state.write_bytes(state.read_bytes() + b"x")
+    with pytest.raises(holdall.UntrustedError, match="not what was signed"):
+        holdall.open(book, trusted=key)
+
+
 def test_forged_signatures_are_refused(signed):
     path, key = signed(FILES, "x.caf")
     sig = path.with_name("x.caf.minisig")

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 
 from . import bound, digests, opening, outside
 from .blocks import Cache
-from .errors import DamagedError, HoldallError, NotFoundError, StaleIndexError, UnsupportedError
+from .errors import DamagedError, HoldallError, NotFoundError, StaleIndexError, UnsupportedError, UntrustedError
 from .jsontext import decode
 from .listing import RAW, Extent, Proof, Rows, is_path, text
 from .objects import CATALOG, Folder, FsspecFolder, Object, open_object
 from .reading import Reader
 from .runs import CRC, FOOTER, KEPT_PARTS, MAGIC, MAX_COMMIT, MAX_PARTS, MAX_TAIL, About, Kept, Ref, Row, Run, parsing, unpacked, unsealed
-from .table import CONTENT, count, keep
+from .table import CONTENT, blake3, count, keep
 from .web import WebObject
 
 STATE, COMMIT = b"holdall catalogue 1\n", b"holdall commit 1\n"
@@ -50,6 +50,8 @@ class Counted(NamedTuple):
 
 class Shelf(Object):
     """The folder of a catalogue, and the commit as of which it is read; 0 is the newest."""
+
+    signed = ""  # BLAKE3 of the state that is read, in hex, if it is signed
 
     def __init__(self, folder: Object, commit: int = 0, counted: Counted | None = None) -> None:
         self.folder, self.name, self.near, self.size = folder, folder.name, folder.near, 0
@@ -165,7 +167,7 @@ def unescaped(s: str) -> str:
 
 def _ref(r: dict[str, Any], commit: int, base: int) -> Ref:
     off, size, tail, rows = (count(r.get(key)) for key in ("off", "size", "tail", "rows"))
-    ref = Ref(str(r.get("object") or ""), off, commit, size, tail, rows, base)
+    ref = Ref(str(r.get("object") or ""), off, commit, size, tail, rows, base, sum=str(r.get("sum") or ""))
     if not FOOTER <= ref.tail <= min(MAX_TAIL, ref.size - MAGIC) or not OBJECT.fullmatch(ref.object):
         raise ValueError(f"a run that cannot be: {ref.object[:100]!r} of {ref.size} bytes")
     return ref
@@ -190,6 +192,11 @@ class _ErasedError(DamagedError):
 
 def latest(shelf: Shelf, last: int = 0) -> State:
     """Return the newest state, or that after a commit: that of the head or a stored one, and the commits after it."""
+    if shelf.signed:
+        state = _state(shelf, f"signed/{shelf.signed}", shelf.signed)
+        if last not in (0, state.number):
+            raise StaleIndexError(shelf.name, f"it was signed again, after commit {state.number}: open it again")
+        return state
     why: HoldallError | None = None
     try:
         state = _state(shelf, "head")
@@ -214,9 +221,12 @@ def _newest(shelf: Shelf, last: int, known: int = 0) -> State:
     return _stored(shelf, newest) if newest else State({})
 
 
-def _state(shelf: Shelf, name: str) -> State:
+def _state(shelf: Shelf, name: str, signed: str = "") -> State:
     with parsing(f"{shelf.name}/{name}"):
-        top, more = _unframed(shelf.get(name), STATE)
+        data = shelf.get(name)
+        if signed and blake3(data).hex() != signed:
+            raise UntrustedError(f"{shelf.name}/{name}", "it is not what was signed")
+        top, more = _unframed(data, STATE)
         state, runs, tails = State(top), top.get("runs") or [], top.get("tails") or []
         if not 0 < state.number < MAX_COMMIT or not state.catalog or state.elsewhere > state.number or len(tails) > len(runs) or len(runs) > MAX_RUNS:
             raise ValueError("a state of nothing")
@@ -287,7 +297,8 @@ class Catalog(Rows):
         shelf.commit = self._state.number
         shelf.version = self._state.hash or str(self._state.number)
         kept = Kept()
-        self._runs = [Run(shelf, ref, i, kept) for i, ref in enumerate(self._state.runs)]
+        self.trusted = bool(shelf.signed)
+        self._runs = [Run(shelf, ref, i, kept, self.trusted) for i, ref in enumerate(self._state.runs)]
         self._known: dict[bytes, int] = {}  # rows of names that were listed or found
         self._shown: dict[int, About] = {}  # archives that pages describe
         self._groups: dict[int, list[int]] = {}  # rows by number
@@ -343,7 +354,7 @@ class Catalog(Rows):
 
     def proof(self, row: int) -> Proof | None:
         r = self.at(row)
-        return Proof(r.algo, r.sum) if r.algo in ("blake3", *ALGOS) else None
+        return Proof(r.algo, r.sum) if r.algo == "blake3" or r.algo in ALGOS and not self.trusted else None
 
     def archive(self, number: int) -> About:
         """Return an archive by its number. If there are many, those that no page has described are read."""
@@ -499,6 +510,8 @@ class CatalogReader(Reader):
         r = self.rows.at(row)
         if r.offset >= 0:
             return super().part(row, start, end)
+        if self.copied:  # only the whole content can be compared
+            return self.many([row])[0][start:end]
         inner, its = self._asked(r)
         return inner.part(its, start, end)
 

@@ -94,9 +94,15 @@ def _find(archive: Object, index: Any, view: str | None, verify: bool | None) ->
 
 def _signed(archive: Object, index: Any, view: str | None, verify: bool | None, trusted: list[bytes]) -> Found:
     """Open an archive by an index whose root one of the trusted keys has signed."""
-    if verify is False or index is False or catalog.find(archive):
+    if verify is False or index is False:
         raise UntrustedError(archive.name, "only archives with an index are trusted, and their contents are compared")
-    root = trust.root(archive, trusted)
+    shelf = catalog.find(archive)
+    root = trust.root(shelf or archive, trusted)
+    if shelf:
+        shelf.signed = root
+        found = _find(shelf, index, view, True)
+        found.copied = True
+        return found
     try:
         obj = open_object(index, archive.cache) if index is not None else archive.beside(SUFFIX)
     except NotFoundError:

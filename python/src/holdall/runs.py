@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from operator import itemgetter
 from typing import NamedTuple
 
-from .errors import DamagedError, HoldallError, UnsupportedError
+from .errors import DamagedError, HoldallError, UnsupportedError, UntrustedError
 from .jsontext import decode
 from .listing import text
 from .objects import Object
-from .table import KINDS, Cursor, count, keep
+from .table import KINDS, Cursor, blake3, count, keep
 
 END = b"holdrun1"
 MAX_TEXT = 64 << 20  # of what is decompressed
@@ -72,6 +72,7 @@ class Ref(NamedTuple):
     rows: int
     base: int  # of that commit: what its pages have of archives is as it was then
     end: bytes = b""  # its last bytes, if they came with a head or a commit
+    sum: str = ""  # BLAKE3 of these, in hex
 
 
 class Part(NamedTuple):
@@ -81,6 +82,7 @@ class Part(NamedTuple):
     off: int
     size: int
     again: bool  # whether the name before is also the first one
+    sum: bytes  # its BLAKE3, unless the run is old
 
 
 FIRST = itemgetter(0)
@@ -211,8 +213,8 @@ class Kept:
 class Run:
     """A run. Its rows have handles, from which they are found again."""
 
-    def __init__(self, folder: Object, ref: Ref, number: int, kept: Kept) -> None:
-        self.name = f"{folder.name}/{ref.object}"
+    def __init__(self, folder: Object, ref: Ref, number: int, kept: Kept, signed: bool) -> None:
+        self.name, self._signed = f"{folder.name}/{ref.object}", signed
         self._folder, self._ref, self._number, self._kept = folder, ref, number, kept
         self._obj: Object | None = None
         self._nodes: dict[int, list[Part]] = {}
@@ -227,7 +229,13 @@ class Run:
             self._obj = self._folder.beside("/" + self._ref.object)
         return self._obj.read(self._ref.off + off, n)
 
+    def _compared(self, data: bytes, sum_: bytes) -> bytes:
+        if self._signed and blake3(data) != sum_:
+            raise UntrustedError(self.name, "a part of it is not what was signed")
+        return data
+
     def _open(self, tail: bytes) -> None:
+        self._compared(tail, bytes.fromhex(self._ref.sum))
         start, length, crc, magic = struct.unpack("<QII8s", tail[-FOOTER:])
         before = self._ref.size - len(tail)
         body = tail[max(start - before, 0) : -FOOTER]
@@ -235,7 +243,7 @@ class Run:
             raise ValueError("its end is not that of a run")
         root = decode(body[len(body) - length :])
         self._filter, self._blocks = map(count, root["filter"])
-        self._near, self._levels = tail[: start - before], root["levels"]
+        self._near, self._levels, self._sums = tail[: start - before], root["levels"], bool(root.get("sums"))
         after = self._filter + FILTER * self._blocks
         if self._levels not in (1, 2) or root["rows"] != self._ref.rows or self._filter < MAGIC or after > start:
             raise ValueError("its root cannot be")
@@ -243,7 +251,7 @@ class Run:
             raise ValueError("its filter is not there")
         c = Cursor(body[: len(body) - length])
         index = Cursor(unpacked(c.text()))
-        self._top = _parts(index, MAGIC, self._filter) if self._levels == 1 else _parts(index, after, start)
+        self._top = self._parts(index, MAGIC, self._filter) if self._levels == 1 else self._parts(index, after, start)
         self._last = index.text()
         if c.at != len(c.b) or index.at != len(index.b):
             raise ValueError("its index has another length")
@@ -252,7 +260,7 @@ class Run:
         """Return whether it can have a name. Only if far, a part of the filter is read for that."""
         if not self._top or not self._top[0].first <= name <= self._last:
             return False
-        if not self._blocks or not self._near and not far:
+        if not self._blocks or not self._near and (self._signed or not far):  # a far filter has no digest
             return True
         h = hash_of(name)
         k = h * self._blocks >> 64
@@ -300,8 +308,9 @@ class Run:
         node = self._top if self._levels == 1 else self._nodes.get(k)
         if node is None:
             with parsing(self.name):
-                c = Cursor(unpacked(unsealed(self._read(self._top[k].off, self._top[k].size))))
-                node = _parts(c, MAGIC, self._filter)
+                part = self._top[k]
+                c = Cursor(unpacked(unsealed(self._compared(self._read(part.off, part.size), part.sum))))
+                node = self._parts(c, MAGIC, self._filter)
                 if not node or c.at != len(c.b):
                     raise ValueError(f"its node {k} is none")
             keep(self._nodes, k, node, KEPT_NODES)
@@ -321,28 +330,27 @@ class Run:
             data = self._read(parts[k].off, size)
             for i, part in enumerate(parts[k : k + n], k):
                 at = part.off - parts[k].off
-                pages.append(Page(data[at : at + part.size], self._ref.commit, (above | i) << 20))
+                pages.append(Page(self._compared(data[at : at + part.size], part.sum), self._ref.commit, (above | i) << 20))
                 self._kept.add(pages[-1])
         return pages
+
+    def _parts(self, c: Cursor, start: int, end: int) -> list[Part]:
+        """Parse where pages or nodes are, all of them in [start, end)."""
+        parts: list[Part] = []
+        n = below(c.uvar(), min(len(c.b) - c.at, MAX_PARTS))
+        off, name = c.uvar() if n else start, b""
+        for _ in range(n):
+            size, first = c.uvar(), c.name(name)
+            if off < start or size >> 1 > min(end - off, MAX_PAGE) or first < name or len(first) > MAX_NAME:
+                raise ValueError("its index leads elsewhere")
+            parts.append(Part(first, off, size >> 1, size & 1 > 0, c.take(32) if self._sums else b""))
+            off, name = off + (size >> 1), first
+        return parts
 
     def close(self) -> None:
         """Close the run."""
         if self._obj:
             self._obj.close()
-
-
-def _parts(c: Cursor, start: int, end: int) -> list[Part]:
-    """Parse where pages or nodes are, all of them in [start, end)."""
-    parts: list[Part] = []
-    n = below(c.uvar(), min(len(c.b) - c.at, MAX_PARTS))
-    off, name = c.uvar() if n else start, b""
-    for _ in range(n):
-        size, first = c.uvar(), c.name(name)
-        if off < start or size >> 1 > min(end - off, MAX_PAGE) or first < name or len(first) > MAX_NAME:
-            raise ValueError("its index leads elsewhere")
-        parts.append(Part(first, off, size >> 1, size & 1 > 0))
-        off, name = off + (size >> 1), first
-    return parts
 
 
 def hash_of(name: bytes) -> int:

@@ -36,6 +36,8 @@ type Options struct {
 	Now func() time.Time
 	// Over returns the layers that lookups and lists see over the commits, the newest first. Nil means none.
 	Over func() []Layer
+	// Signed, if it has a sum, is what the catalogue is, for reading.
+	Signed Signed
 	// Cache keeps pages, of several catalogues; nil means one of 64 MiB for this catalogue alone.
 	Cache *rows.Cache
 
@@ -218,6 +220,11 @@ func (b *Book) getBeside(ctx context.Context, name string, most int) ([]byte, er
 // Open opens a catalogue. If there is none, the error wraps [fs.ErrNotExist].
 func Open(ctx context.Context, st store.Store, name string, o Options) (*Book, error) {
 	b := newBook(st, name, o)
+	if o.Signed.Sum != "" {
+		s, err := b.sealed(ctx, o.Signed.Sum)
+		b.state, b.fixed = s, true
+		return b, err
+	}
 	s, err := b.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -633,7 +640,7 @@ func (b *Book) open(ctx context.Context, r *RunRef) (*rows.Run, error) {
 	o.once.Do(func() {
 		var obj store.Object
 		if obj, o.err = b.st.Open(ctx, b.dir+r.Object); o.err == nil {
-			o.run, o.err = rows.Open(ctx, part{obj, r.Off, r.Size}, b.dir+r.Object, r.Commit, r.Summary, r.tail, b.cache)
+			o.run, o.err = rows.Open(ctx, part{obj, r.Off, r.Size}, b.dir+r.Object, r.Commit, r.Summary, r.tail, b.o.Signed.Sum != "", b.cache)
 			if o.run != nil {
 				o.run.Base = r.Base
 			}

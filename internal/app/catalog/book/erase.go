@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/app/catalog/rows"
 	"github.com/holdall/holdall/internal/base/scan"
+	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
 
@@ -99,7 +100,7 @@ func (b *Book) Erase(ctx context.Context, names []string) (done Erased, err erro
 		return done, err
 	}
 	done.At = s.Number
-	if done.Swept, err = b.sweep(ctx, s.Number, false); err != nil {
+	if done.Swept, err = b.sweep(ctx, s.Number, func(store.Info) bool { return false }, false); err != nil {
 		return done, err
 	}
 	if b.head < done.At {

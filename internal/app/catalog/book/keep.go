@@ -82,7 +82,8 @@ type Swept struct {
 	Runs   int   `json:"runs"`
 	States int   `json:"states"`
 	Bytes  int64 `json:"bytes"`
-	Waits  bool  `json:"waits,omitempty"` // more would be, but work that a fleet has listed waits
+	Waits  bool  `json:"waits,omitempty"`  // more would be, but work that a fleet has listed waits
+	Signed bool  `json:"signed,omitempty"` // more would be, but the signature is of an older commit
 }
 
 // GC removes runs and states that no reader needs who has opened the catalogue within the grace time,
@@ -119,14 +120,22 @@ func (b *Book) GC(ctx context.Context, grace time.Duration, dryRun bool) (done S
 			floor, done.Waits = max(n, s.Floor), true
 		}
 	}
-	swept, err := b.sweep(ctx, floor, dryRun)
-	swept.Waits = done.Waits
+	signed, object, err := b.isSigned(ctx)
+	if err != nil {
+		return done, err
+	}
+	if signed != nil && signed.Number < floor {
+		floor, done.Signed = max(signed.Number, s.Floor), true
+	}
+	swept, err := b.sweep(ctx, floor, func(info store.Info) bool { return info.Name == b.dir+object || info.ModTime.After(until) }, dryRun)
+	swept.Waits, swept.Signed = done.Waits, done.Signed
 	return swept, err
 }
 
 // sweep makes it certain that work which began before a commit is never committed. Then it removes runs and states
-// that nobody needs who reads what the catalogue was after that commit, or later.
-func (b *Book) sweep(ctx context.Context, floor int64, dryRun bool) (done Swept, err error) {
+// that nobody needs who reads what the catalogue was after that commit, or later. Of states that were stored for a
+// signature, those stay that signed returns true of.
+func (b *Book) sweep(ctx context.Context, floor int64, signed func(store.Info) bool, dryRun bool) (done Swept, err error) {
 	s := b.current()
 	used := map[string]bool{}
 	is, err := b.stateAt(ctx, max(floor, 1))
@@ -179,6 +188,11 @@ func (b *Book) sweep(ctx context.Context, floor int64, dryRun bool) (done Swept,
 			done.Runs++
 		case "states":
 			if n, ok := numbered(path.Base(name)); !ok || n >= oldest {
+				continue
+			}
+			done.States++
+		case "signed":
+			if signed(info) {
 				continue
 			}
 			done.States++

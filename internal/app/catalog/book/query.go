@@ -572,6 +572,9 @@ func (b *Book) ID() string { return b.current().Catalog }
 func (b *Book) Store() store.Store { return b.st }
 func (b *Book) Name() string       { return strings.TrimSuffix(b.dir, "/") }
 
+// Signed is the state that is read because it is signed, if it has a sum.
+func (b *Book) Signed() Signed { return b.o.Signed }
+
 // Source is the address of the bucket whose objects are shown, too, or "". It is not older than what was looked up.
 func (b *Book) Source() string { return string(b.current().Source) }
 

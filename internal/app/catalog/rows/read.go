@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"iter"
 	"slices"
 	"sync"
+
+	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/base/scan"
@@ -93,6 +96,7 @@ type Run struct {
 	obj    store.Object
 	size   int64
 	cache  *Cache
+	signed bool // what is read is compared with a signed digest
 
 	root  root
 	start int64  // of the index
@@ -104,9 +108,10 @@ type Run struct {
 // MostTail is how long the end of a run can be.
 const MostTail = 64 << 20
 
-// Open opens a run that a commit has added. tail is its end, of s.Tail bytes; if it is nil, it is read.
-func Open(ctx context.Context, obj store.Object, name string, commit int64, s Summary, tail []byte, cache *Cache) (*Run, error) {
-	r := &Run{Name: name, commit: commit, obj: obj, size: s.Size, cache: cache}
+// Open opens a run that a commit has added. tail is its end, of s.Tail bytes; if it is nil, it is read. If the
+// summary is signed, so is all that the run returns.
+func Open(ctx context.Context, obj store.Object, name string, commit int64, s Summary, tail []byte, signed bool, cache *Cache) (*Run, error) {
+	r := &Run{Name: name, commit: commit, obj: obj, size: s.Size, cache: cache, signed: signed}
 	if s.Tail < footerLen || s.Tail > MostTail || s.Tail > s.Size-int64(len(magic)) {
 		return nil, r.fail(-1, fmt.Errorf("an end of %d bytes of %d", s.Tail, s.Size))
 	}
@@ -128,6 +133,9 @@ var errTail = errors.New("its end is not that of a run")
 
 func (r *Run) parseTail(tail []byte, s Summary) error {
 	n := len(tail) - footerLen
+	if r.signed && sumOf(tail) != s.Sum {
+		return errUnsigned
+	}
 	if int64(len(tail)) != s.Tail || n < 0 || string(tail[n+16:]) != endMagic {
 		return errTail
 	}
@@ -163,44 +171,35 @@ func (r *Run) parseTail(tail []byte, s Summary) error {
 	if err != nil {
 		return err
 	}
-	// The last name follows the refs.
-	c = &scan.Scanner{B: index}
-	end, err := skipRefs(c)
-	if err != nil {
-		return err
-	}
-	r.last = string(c.Text())
-	if c.Bad || c.At != len(index) || len(r.last) > MostName {
-		return errPage
-	}
 	to := x.Filter[0]
 	if x.Levels == 2 {
 		first, to = x.Filter[0]+blocks*filterBlock, r.start
 	}
-	if r.refs, err = parseRefs(index[:end], first, to); err == nil && x.Levels == 1 && int64(len(r.refs)) != x.Pages {
-		err = errPage
+	c = &scan.Scanner{B: index}
+	if r.refs, err = x.parseRefs(c, first, to); err != nil {
+		return err
 	}
-	return err
+	r.last = string(c.Text())
+	if c.Bad || c.At != len(index) || len(r.last) > MostName || x.Levels == 1 && int64(len(r.refs)) != x.Pages || r.signed && !x.Sums {
+		return errPage
+	}
+	return nil
 }
 
-// skipRefs returns where refs end.
-func skipRefs(c *scan.Scanner) (int, error) {
-	n := c.Count()
-	if n > 0 {
-		c.Size()
+// compare compares what the ref is of with its digest.
+func (r *Run) compare(b []byte, x ref) error {
+	if r.signed && blake3.Sum256(b) != x.sum {
+		return errUnsigned
 	}
-	for range n {
-		c.Uvarint()
-		c.Uvarint()
-		c.Text()
-		if c.Bad {
-			break
-		}
-	}
-	if c.Bad {
-		return 0, errPage
-	}
-	return c.At, nil
+	return nil
+}
+
+// errUnsigned means that something is not what the digests say that were signed.
+var errUnsigned = errors.New("it is not what was signed")
+
+func sumOf(b []byte) string {
+	sum := blake3.Sum256(b)
+	return hex.EncodeToString(sum[:])
 }
 
 func (r *Run) Close() error { return r.obj.Close() }
@@ -212,7 +211,7 @@ func (r *Run) MayHave(ctx context.Context, name string, nearOnly bool) (bool, er
 		return false, nil
 	}
 	n := int(r.root.Filter[1])
-	if n == 0 || nearOnly && len(r.near) == 0 {
+	if n == 0 || (nearOnly || r.signed) && len(r.near) == 0 { // the other ones have no digest
 		return true, nil
 	}
 	h := hash(name)
@@ -259,16 +258,20 @@ func (r *Run) node(ctx context.Context, x ref) ([]ref, error) {
 	b := make([]byte, x.n)
 	err := r.obj.ReadAt(ctx, b, x.off)
 	if err == nil {
+		err = r.compare(b, x)
+	}
+	if err == nil {
 		b, err = unsealed(b)
 	}
 	var refs []ref
 	if err == nil {
 		b, err = Unpack(b, MostTail)
 	}
+	c := &scan.Scanner{B: b}
 	if err == nil {
-		refs, err = parseRefs(b, int64(len(magic)), r.root.Filter[0])
+		refs, err = r.root.parseRefs(c, int64(len(magic)), r.root.Filter[0])
 	}
-	if err == nil && len(refs) == 0 {
+	if err == nil && (len(refs) == 0 || c.At != len(b)) {
 		err = errPage
 	}
 	if err != nil {
@@ -298,7 +301,11 @@ func (r *Run) load(ctx context.Context, refs []ref, most int) ([]*page, error) {
 		if k > 1 { // otherwise one page would keep all of them in memory
 			one = slices.Clone(one)
 		}
-		p, err := parsePage(one)
+		var p *page
+		err := r.compare(one, x)
+		if err == nil {
+			p, err = parsePage(one)
+		}
 		if err != nil {
 			return nil, r.fail(x.off, err)
 		}

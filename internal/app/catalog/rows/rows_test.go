@@ -6,12 +6,14 @@ import (
 	"crypto/md5"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/base/scan"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
@@ -89,6 +91,9 @@ func written(t testing.TB, all []Row) ([]byte, Summary, []byte) {
 	t.Helper()
 	var out bytes.Buffer
 	w := NewWriter(&out, int64(len(all)), about)
+	if len(all) > 2000 {
+		w.nodes = 3 + len(all)%5 // so that there are some
+	}
 	for i := range all {
 		if err := w.Add(&all[i]); err != nil {
 			t.Fatal(err)
@@ -107,7 +112,7 @@ func written(t testing.TB, all []Row) ([]byte, Summary, []byte) {
 func opened(t testing.TB, b []byte, s Summary, tail []byte) (*Run, error) {
 	st := &storetest.Mem{}
 	st.Put("runs/7-x", b)
-	return Open(t.Context(), object(t, st), "runs/7-x", 7, s, tail, NewCache(1<<20))
+	return Open(t.Context(), object(t, st), "runs/7-x", 7, s, tail, false, NewCache(1<<20))
 }
 
 func object(t testing.TB, st store.Store) store.Object {
@@ -297,6 +302,99 @@ func TestDamageIsNoticed(t *testing.T) {
 	}
 }
 
+// Whoever replaces parts of a signed run by those of another one, with all the checksums that they need, changes
+// no answer.
+func TestForgedRunsChangeNothing(t *testing.T) {
+	rnd := testkit.Rand(t)
+	for _, n := range []int{400, 60_000} { // with nodes, and a filter that is far
+		all := randomRows(rnd, n)
+		b, s, _ := written(t, all)
+		changed := map[string]int{}
+		try := func(what string, forged []byte, row *Row) {
+			for _, signed := range []bool{false, true} {
+				st := &storetest.Mem{}
+				st.Put("runs/7-x", forged)
+				r, err := Open(t.Context(), object(t, st), "runs/7-x", 7, s, nil, signed, NewCache(1<<20))
+				if err != nil {
+					continue
+				}
+				if may, err := r.MayHave(t.Context(), row.Name, false); err == nil && !may {
+					if changed[what]++; signed {
+						t.Errorf("%s: %q is hidden", what, row.Name)
+					}
+				}
+				i, _ := slices.BinarySearchFunc(all, row.Name, func(r Row, name string) int { return strings.Compare(r.Name, name) })
+				for x, err := range r.From(t.Context(), row.Name) {
+					if err != nil || i == len(all) || x.Name != row.Name {
+						break
+					}
+					want := all[i]
+					if want.in(7); x.Row != want {
+						if changed[what]++; signed {
+							t.Errorf("%s: %+v, expected %+v", what, x.Row, want)
+						}
+					}
+					i++
+				}
+			}
+		}
+		plain, err := opened(t, b, s, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		filter, end := plain.root.Filter[0], s.Size-s.Tail // where pages end, and nodes
+		for tries := 0; changed["all"] < 5 && tries < 200; tries++ {
+			other := slices.Clone(all)
+			row := &other[rnd.IntN(len(all))]
+			if row.Digest.Sum == "" || row.What != Put {
+				continue
+			}
+			row.Digest.Sum = string(testkit.Noise(rnd, len(row.Digest.Sum)))
+			c, sum, _ := written(t, other)
+			if sum.Size != s.Size || sum.Tail != s.Tail { // its compressed parts are longer
+				continue
+			}
+			for what, upTo := range map[string]int64{"pages": filter, "nodes": end, "all": s.Size} {
+				try(what, slices.Concat(c[:upTo], b[upTo:]), row)
+			}
+			forged := slices.Clone(b)
+			for at := filter; at < filter+plain.root.Filter[1]*filterBlock; at += filterBlock {
+				copy(forged[at:], sealed(make([]byte, filterBlock-crcLen, filterBlock)))
+			}
+			try("filter", forged, row)
+		}
+		for _, what := range []string{"pages", "nodes", "all", "filter"} {
+			if changed[what] == 0 {
+				t.Errorf("%d rows: nothing was forged in %s that a run without digests shows", n, what)
+			}
+		}
+	}
+}
+
+// A run that was written before there were digests is read, and is never signed.
+func TestOldRuns(t *testing.T) {
+	b, err := os.ReadFile("testdata/without-sums.run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := &storetest.Mem{}
+	st.Put("runs/7-x", b)
+	r, err := OpenAlone(t.Context(), object(t, st), "runs/7-x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := gathered(t.Context(), r, "")
+	if err != nil || int64(len(all)) != r.root.Rows || len(all) == 0 {
+		t.Fatalf("%d rows of %d, %v", len(all), r.root.Rows, err)
+	}
+	s := Summary{Size: int64(len(b)), Tail: int64(len(b)) - r.start, Rows: r.root.Rows}
+	for _, s.Sum = range []string{"", sumOf(b[r.start:])} {
+		if _, err := Open(t.Context(), object(t, st), "runs/7-x", 7, s, nil, true, NewCache(1<<20)); err == nil {
+			t.Errorf("signed with the digest %q", s.Sum)
+		}
+	}
+}
+
 func FuzzPage(f *testing.F) {
 	all := randomRows(rand.New(rand.NewPCG(1, 2)), 40)
 	var w pageWriter
@@ -327,7 +425,7 @@ func FuzzTail(f *testing.F) {
 	f.Fuzz(func(t *testing.T, tail []byte, rows int64) {
 		r := &Run{}
 		_ = r.parseTail(tail, Summary{Size: s.Size, Tail: int64(len(tail)), Rows: rows})
-		if refs, err := parseRefs(tail, 0, int64(len(b))); err == nil {
+		if refs, err := (&root{Sums: true}).parseRefs(&scan.Scanner{B: tail}, 0, int64(len(b))); err == nil {
 			find(refs, "photos/0003")
 		}
 	})
@@ -367,7 +465,7 @@ func benchRun(b *testing.B, n int) (*Run, Summary) {
 	}
 	st := &storetest.Mem{}
 	st.Put("runs/7-x", out.Bytes())
-	r, err := Open(b.Context(), object(b, st), "runs/7-x", 7, s, tail, NewCache(64<<20))
+	r, err := Open(b.Context(), object(b, st), "runs/7-x", 7, s, tail, false, NewCache(64<<20))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"hash/crc32"
 	"io"
 
+	"github.com/zeebo/blake3"
+
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/base/scan"
@@ -25,8 +27,9 @@ type root struct {
 	Rows   int64    `json:"rows"`
 	Names  int64    `json:"names"`
 	Pages  int64    `json:"pages"`
-	Filter [2]int64 `json:"filter"` // where it begins, and how many blocks it has
-	Levels int      `json:"levels"` // 1: the index has the pages; 2: the nodes that have them
+	Filter [2]int64 `json:"filter"`         // where it begins, and how many blocks it has
+	Levels int      `json:"levels"`         // 1: the index has the pages; 2: the nodes that have them
+	Sums   bool     `json:"sums,omitempty"` // refs have digests
 }
 
 // A Summary is what a catalogue records of a run.
@@ -34,6 +37,8 @@ type Summary struct {
 	Size int64 `json:"size"`
 	Tail int64 `json:"tail"` // bytes at its end without which nothing is found
 	Rows int64 `json:"rows"`
+	// Sum is the BLAKE3 of these bytes, in hex. They have those of all pages and nodes, which old runs have not.
+	Sum string `json:"sum,omitempty"`
 }
 
 // A ref says where a page or a node is.
@@ -41,7 +46,8 @@ type ref struct {
 	first string // a text that is not greater than its first name, and greater than all names before
 	off   int64
 	n     int
-	again bool // the name before is its first name, too
+	again bool     // the name before is its first name, too
+	sum   [32]byte // BLAKE3 of the page or node
 }
 
 func appendRefs(b []byte, refs []ref) []byte {
@@ -59,14 +65,14 @@ func appendRefs(b []byte, refs []ref) []byte {
 		shared := sorter.SharedLen(last, r.first)
 		b = binary.AppendUvarint(b, uint64(r.n)<<1|bit)
 		b = scan.AppendText(binary.AppendUvarint(b, uint64(shared)), r.first[shared:])
+		b = append(b, r.sum[:]...)
 		last = r.first
 	}
 	return b
 }
 
 // parseRefs parses refs to what lies in [from, to).
-func parseRefs(b []byte, from, to int64) (refs []ref, err error) {
-	c := &scan.Scanner{B: b}
+func (x *root) parseRefs(c *scan.Scanner, from, to int64) (refs []ref, err error) {
 	n := c.Count()
 	if n == 0 {
 		if c.Bad {
@@ -84,14 +90,14 @@ func parseRefs(b []byte, from, to int64) (refs []ref, err error) {
 		}
 		first := last[:shared] + string(c.Text())
 		r := ref{first: first, off: off, n: int(size >> 1 & (1<<40 - 1)), again: size&1 != 0}
+		if x.Sums {
+			copy(r.sum[:], c.Bytes(uint64(len(r.sum))))
+		}
 		if c.Bad || off < from || size>>1 > mostPage || int64(r.n) > to-off || len(first) > MostName || len(refs) > 0 && first < last {
 			return nil, errPage
 		}
 		refs = append(refs, r)
 		off, last = off+int64(r.n), first
-	}
-	if c.At != len(b) {
-		return nil, errPage
 	}
 	return refs, nil
 }
@@ -110,11 +116,12 @@ type Writer struct {
 	last  Row
 	bits  [][]byte // of the filter
 	err   error
+	nodes int // how many refs a node has
 }
 
 // NewWriter begins a run of at most so many rows. about describes archives, as far as it is known.
 func NewWriter(w io.Writer, most int64, about func(ArchiveID) (Archive, bool)) *Writer {
-	x := &Writer{w: w, about: about}
+	x := &Writer{w: w, about: about, nodes: nodeRefs}
 	for range filterBlocks(most) {
 		x.bits = append(x.bits, nil)
 	}
@@ -185,7 +192,7 @@ func (w *Writer) flush() {
 	}
 	b := w.page.page(w.about)
 	r := &w.refs[len(w.refs)-1]
-	r.off, r.n = w.at, len(b)
+	r.off, r.n, r.sum = w.at, len(b), blake3.Sum256(b)
 	w.root.Pages++
 	w.write(b)
 }
@@ -205,14 +212,14 @@ func (w *Writer) Close() (s Summary, tail []byte, err error) {
 			filter = append(filter, b...)
 		}
 	}
-	w.root.Levels = 1
+	w.root.Levels, w.root.Sums = 1, true
 	refs := w.refs
-	if len(refs) > nodeRefs {
+	if len(refs) > w.nodes {
 		w.root.Levels, refs, filter = 2, nil, nil
-		for from := 0; from < len(w.refs); from += nodeRefs {
-			some := w.refs[from:min(from+nodeRefs, len(w.refs))]
+		for from := 0; from < len(w.refs); from += w.nodes {
+			some := w.refs[from:min(from+w.nodes, len(w.refs))]
 			b := sealed(Pack(appendRefs(nil, some)))
-			refs = append(refs, ref{first: some[0].first, off: w.at, n: len(b), again: some[0].again})
+			refs = append(refs, ref{first: some[0].first, off: w.at, n: len(b), again: some[0].again, sum: blake3.Sum256(b)})
 			w.write(b)
 		}
 	}
@@ -230,5 +237,5 @@ func (w *Writer) Close() (s Summary, tail []byte, err error) {
 	tail = append(binary.LittleEndian.AppendUint32(tail, sum), endMagic...)
 	w.write(tail)
 	tail = append(filter, tail...)
-	return Summary{Size: w.at, Tail: int64(len(tail)), Rows: w.root.Rows}, tail, w.err
+	return Summary{Size: w.at, Tail: int64(len(tail)), Rows: w.root.Rows, Sum: sumOf(tail)}, tail, w.err
 }

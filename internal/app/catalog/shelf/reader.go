@@ -109,7 +109,7 @@ func (r *reader) entry(ctx context.Context, name string, l catalog.Location, who
 		return e, err
 	}
 	e.Attr = l.Attributes(headers)
-	if !whole {
+	if !whole || r.s.c.Signed().Sum != "" { // what the archive itself says is not signed
 		return e, nil
 	}
 	a, err := r.s.archive(ctx, l.Archive)
@@ -464,7 +464,7 @@ func (r *reader) noFolder(ctx context.Context, dir string) error {
 }
 
 func (r *reader) Can() format.Abilities {
-	return format.Abilities{Run: r.Run, ReadDirFrom: r.ReadDirFrom,
+	return format.Abilities{Run: r.Run, ReadDirFrom: r.ReadDirFrom, Root: r.s.c.Signed().Sum,
 		Keys: func(ctx context.Context, prefix, from string) iter.Seq2[format.Entry, error] {
 			return r.keys(ctx, prefix, from, false)
 		},

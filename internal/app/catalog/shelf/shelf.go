@@ -27,6 +27,7 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog/book"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/internal/read/blocks"
+	signed "github.com/holdall/holdall/internal/read/root"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -213,6 +214,9 @@ func noBucket(address string) error {
 // Called returns the shown address of the catalogue, without secrets.
 func (s *Shelf) Called() string { return s.o.Address }
 
+// Catalog returns the catalogue.
+func (s *Shelf) Catalog() *book.Book { return s.c }
+
 // Can reports that a shelf is near if its catalogue is.
 func (s *Shelf) Can() store.Abilities { return store.Abilities{Near: s.near, Address: s.address} }
 
@@ -240,7 +244,10 @@ func (s *Shelf) address(name string) string {
 // opened.
 func (s *Shelf) Open(ctx context.Context, name string) (store.Object, error) {
 	if name == Tree || strings.HasPrefix(name, buckets) {
-		return &root{s, name}, nil
+		return &root{s, name, []byte(magic)}, nil
+	}
+	if tree, is := strings.CutSuffix(name, signed.Suffix); is && s.c.Signed().Sum != "" && (tree == Tree || strings.HasPrefix(tree, buckets)) {
+		return &root{s, name, s.c.Signed().File}, nil
 	}
 	rest, ok := strings.CutPrefix(name, archives)
 	number, _, _ := strings.Cut(rest, "/")
@@ -269,18 +276,19 @@ func (s *Shelf) Close() error {
 	return errors.Join(errs...)
 }
 
-// A root is an object that represents a tree.
+// A root is an object that represents a tree, or the signature of one.
 type root struct {
 	s    *Shelf
 	name string
+	b    []byte
 }
 
 func (r *root) Info(context.Context) (store.Info, error) {
-	return store.Info{Name: r.name, Size: int64(len(magic))}, nil
+	return store.Info{Name: r.name, Size: int64(len(r.b))}, nil
 }
 
 func (r *root) ReadAt(_ context.Context, p []byte, off int64) error {
-	if off < 0 || off > int64(len(magic)) || copy(p, magic[off:]) < len(p) {
+	if off < 0 || off > int64(len(r.b)) || copy(p, r.b[off:]) < len(p) {
 		return io.ErrUnexpectedEOF
 	}
 	return nil
