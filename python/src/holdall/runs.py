@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 import zlib
 from array import array
+from base64 import b64decode
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ KEPT = 32 << 20  # of pages
 KEPT_PARTS = 4096  # blocks of rows and of filters
 KEPT_NODES = 64
 MAGIC, CRC, FOOTER = 14, 4, 24  # their lengths
+SUMS = 256  # digests of pages that are read at once
 FILTER, BITS = 4096, 8 * (4096 - CRC)  # bytes and bits of a block of a filter
 DELETED, SEQ, IS_RAW, NEXT, DIGEST, TIME, NANOS, MD5, ETAG, HEADERS, FATE, NEWER = (16 << i for i in range(12))
 OTHERS = TIME | NANOS | MD5 | ETAG | HEADERS
@@ -82,7 +84,7 @@ class Part(NamedTuple):
     off: int
     size: int
     again: bool  # whether the name before is also the first one
-    sum: bytes  # its BLAKE3, unless the run is old
+    number: int  # among all pages, or among all nodes
 
 
 FIRST = itemgetter(0)
@@ -219,6 +221,7 @@ class Run:
         self._obj: Object | None = None
         self._nodes: dict[int, list[Part]] = {}
         self._filters: dict[int, bytes] = {}
+        self._sums: dict[int, bytes] = {}
         with parsing(self.name):
             self._open(ref.end or self._read(ref.size - ref.tail, ref.tail))
 
@@ -230,20 +233,32 @@ class Run:
         return self._obj.read(self._ref.off + off, n)
 
     def _compared(self, data: bytes, sum_: bytes) -> bytes:
-        if self._signed and blake3(data) != sum_:
+        if blake3(data) != sum_:
             raise UntrustedError(self.name, "a part of it is not what was signed")
         return data
 
+    def _page(self, data: bytes, number: int) -> bytes:
+        """Return a page that is compared with its digest, if the run is signed."""
+        if not self._signed:
+            return data
+        block, at = divmod(number, SUMS)
+        if block not in self._sums:
+            start = count(self._root["sums"]["at"]) + 32 * SUMS * block
+            sums = self._read(start, max(min(32 * SUMS, self._filter - start), 0))
+            keep(self._sums, block, self._compared(sums, b64decode(self._root["sums"]["blocks"][block])), KEPT_NODES)
+        return self._compared(data, self._sums[block][32 * at : 32 * at + 32])
+
     def _open(self, tail: bytes) -> None:
-        self._compared(tail, bytes.fromhex(self._ref.sum))
+        if self._signed:
+            self._compared(tail, bytes.fromhex(self._ref.sum))
         start, length, crc, magic = struct.unpack("<QII8s", tail[-FOOTER:])
         before = self._ref.size - len(tail)
         body = tail[max(start - before, 0) : -FOOTER]
         if magic != END or not before <= start <= self._ref.size - FOOTER or length > len(body) or zlib.crc32(body) != crc:
             raise ValueError("its end is not that of a run")
-        root = decode(body[len(body) - length :])
+        root = self._root = decode(body[len(body) - length :])
         self._filter, self._blocks = map(count, root["filter"])
-        self._near, self._levels, self._sums = tail[: start - before], root["levels"], bool(root.get("sums"))
+        self._near, self._levels = tail[: start - before], root["levels"]
         after = self._filter + FILTER * self._blocks
         if self._levels not in (1, 2) or root["rows"] != self._ref.rows or self._filter < MAGIC or after > start:
             raise ValueError("its root cannot be")
@@ -251,7 +266,7 @@ class Run:
             raise ValueError("its filter is not there")
         c = Cursor(body[: len(body) - length])
         index = Cursor(unpacked(c.text()))
-        self._top = self._parts(index, MAGIC, self._filter) if self._levels == 1 else self._parts(index, after, start)
+        self._top = _parts(index, 0, MAGIC, self._filter) if self._levels == 1 else _parts(index, 0, after, start)
         self._last = index.text()
         if c.at != len(c.b) or index.at != len(index.b):
             raise ValueError("its index has another length")
@@ -309,8 +324,12 @@ class Run:
         if node is None:
             with parsing(self.name):
                 part = self._top[k]
-                c = Cursor(unpacked(unsealed(self._compared(self._read(part.off, part.size), part.sum))))
-                node = self._parts(c, MAGIC, self._filter)
+                data, first = self._read(part.off, part.size), 0
+                if self._signed:
+                    self._compared(data, b64decode(self._root["sums"]["nodes"][k]))
+                    first = k * count(self._root["sums"]["each"])
+                c = Cursor(unpacked(unsealed(data)))
+                node = _parts(c, first, MAGIC, self._filter)
                 if not node or c.at != len(c.b):
                     raise ValueError(f"its node {k} is none")
             keep(self._nodes, k, node, KEPT_NODES)
@@ -330,27 +349,28 @@ class Run:
             data = self._read(parts[k].off, size)
             for i, part in enumerate(parts[k : k + n], k):
                 at = part.off - parts[k].off
-                pages.append(Page(self._compared(data[at : at + part.size], part.sum), self._ref.commit, (above | i) << 20))
+                pages.append(Page(self._page(data[at : at + part.size], part.number), self._ref.commit, (above | i) << 20))
                 self._kept.add(pages[-1])
         return pages
-
-    def _parts(self, c: Cursor, start: int, end: int) -> list[Part]:
-        """Parse where pages or nodes are, all of them in [start, end)."""
-        parts: list[Part] = []
-        n = below(c.uvar(), min(len(c.b) - c.at, MAX_PARTS))
-        off, name = c.uvar() if n else start, b""
-        for _ in range(n):
-            size, first = c.uvar(), c.name(name)
-            if off < start or size >> 1 > min(end - off, MAX_PAGE) or first < name or len(first) > MAX_NAME:
-                raise ValueError("its index leads elsewhere")
-            parts.append(Part(first, off, size >> 1, size & 1 > 0, c.take(32) if self._sums else b""))
-            off, name = off + (size >> 1), first
-        return parts
 
     def close(self) -> None:
         """Close the run."""
         if self._obj:
             self._obj.close()
+
+
+def _parts(c: Cursor, number: int, start: int, end: int) -> list[Part]:
+    """Parse where pages or nodes are, all of them in [start, end), from one with a number on."""
+    parts: list[Part] = []
+    n = below(c.uvar(), min(len(c.b) - c.at, MAX_PARTS))
+    off, name = c.uvar() if n else start, b""
+    for i in range(n):
+        size, first = c.uvar(), c.name(name)
+        if off < start or size >> 1 > min(end - off, MAX_PAGE) or first < name or len(first) > MAX_NAME:
+            raise ValueError("its index leads elsewhere")
+        parts.append(Part(first, off, size >> 1, size & 1 > 0, number + i))
+        off, name = off + (size >> 1), first
+    return parts
 
 
 def hash_of(name: bytes) -> int:

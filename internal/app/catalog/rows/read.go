@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"bytes"
 	"container/list"
 	"context"
 	"encoding/binary"
@@ -13,8 +14,6 @@ import (
 	"iter"
 	"slices"
 	"sync"
-
-	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/base/scan"
@@ -133,7 +132,7 @@ var errTail = errors.New("its end is not that of a run")
 
 func (r *Run) parseTail(tail []byte, s Summary) error {
 	n := len(tail) - footerLen
-	if r.signed && sumOf(tail) != s.Sum {
+	if r.signed && hex.EncodeToString(sumOf(tail)) != s.Sum {
 		return errUnsigned
 	}
 	if int64(len(tail)) != s.Tail || n < 0 || string(tail[n+16:]) != endMagic {
@@ -176,31 +175,51 @@ func (r *Run) parseTail(tail []byte, s Summary) error {
 		first, to = x.Filter[0]+blocks*filterBlock, r.start
 	}
 	c = &scan.Scanner{B: index}
-	if r.refs, err = x.parseRefs(c, first, to); err != nil {
+	if r.refs, err = parseRefs(c, 0, first, to); err != nil {
 		return err
 	}
 	r.last = string(c.Text())
-	if c.Bad || c.At != len(index) || len(r.last) > MostName || x.Levels == 1 && int64(len(r.refs)) != x.Pages || r.signed && !x.Sums {
+	if c.Bad || c.At != len(index) || len(r.last) > MostName || x.Levels == 1 && int64(len(r.refs)) != x.Pages || r.signed && x.Sums == nil {
 		return errPage
 	}
 	return nil
 }
 
-// compare compares what the ref is of with its digest.
-func (r *Run) compare(b []byte, x ref) error {
-	if r.signed && blake3.Sum256(b) != x.sum {
+// same compares bytes with their digest, the one of some with a number.
+func same(b []byte, sums [][]byte, k int) error {
+	if k >= len(sums) || !bytes.Equal(sumOf(b), sums[k]) {
 		return errUnsigned
 	}
 	return nil
 }
 
+// samePage compares a page with its digest, if the run is signed.
+func (r *Run) samePage(ctx context.Context, b []byte, k int) error {
+	if !r.signed {
+		return nil
+	}
+	i := k / (sumBlock / sumLen)
+	off := r.root.Sums.At + int64(i)*sumBlock
+	block, ok := r.cache.get(r, off).([]byte)
+	if !ok {
+		block = make([]byte, max(min(sumBlock, r.root.Filter[0]-off), 0))
+		err := r.obj.ReadAt(ctx, block, off)
+		if err == nil {
+			err = same(block, r.root.Sums.Blocks, i)
+		}
+		if err != nil {
+			return err
+		}
+		r.cache.put(r, off, len(block), block)
+	}
+	if block = block[min(k%(sumBlock/sumLen)*sumLen, len(block)):]; len(block) < sumLen {
+		return errUnsigned
+	}
+	return same(b, [][]byte{block[:sumLen]}, 0)
+}
+
 // errUnsigned means that something is not what the digests say that were signed.
 var errUnsigned = errors.New("it is not what was signed")
-
-func sumOf(b []byte) string {
-	sum := blake3.Sum256(b)
-	return hex.EncodeToString(sum[:])
-}
 
 func (r *Run) Close() error { return r.obj.Close() }
 
@@ -257,8 +276,9 @@ func (r *Run) node(ctx context.Context, x ref) ([]ref, error) {
 	}
 	b := make([]byte, x.n)
 	err := r.obj.ReadAt(ctx, b, x.off)
-	if err == nil {
-		err = r.compare(b, x)
+	each := 0
+	if err == nil && r.signed {
+		each, err = r.root.Sums.Each, same(b, r.root.Sums.Nodes, x.k)
 	}
 	if err == nil {
 		b, err = unsealed(b)
@@ -269,7 +289,7 @@ func (r *Run) node(ctx context.Context, x ref) ([]ref, error) {
 	}
 	c := &scan.Scanner{B: b}
 	if err == nil {
-		refs, err = r.root.parseRefs(c, int64(len(magic)), r.root.Filter[0])
+		refs, err = parseRefs(c, x.k*each, int64(len(magic)), r.root.Filter[0])
 	}
 	if err == nil && (len(refs) == 0 || c.At != len(b)) {
 		err = errPage
@@ -302,7 +322,7 @@ func (r *Run) load(ctx context.Context, refs []ref, most int) ([]*page, error) {
 			one = slices.Clone(one)
 		}
 		var p *page
-		err := r.compare(one, x)
+		err := r.samePage(ctx, one, x.k)
 		if err == nil {
 			p, err = parsePage(one)
 		}

@@ -2,10 +2,12 @@ package rows
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 
 	"github.com/zeebo/blake3"
 
@@ -27,17 +29,30 @@ type root struct {
 	Rows   int64    `json:"rows"`
 	Names  int64    `json:"names"`
 	Pages  int64    `json:"pages"`
-	Filter [2]int64 `json:"filter"`         // where it begins, and how many blocks it has
-	Levels int      `json:"levels"`         // 1: the index has the pages; 2: the nodes that have them
-	Sums   bool     `json:"sums,omitempty"` // refs have digests
+	Filter [2]int64 `json:"filter"` // where it begins, and how many blocks it has
+	Levels int      `json:"levels"` // 1: the index has the pages; 2: the nodes that have them
+	Sums   *sums    `json:"sums,omitempty"`
 }
+
+// sums are BLAKE3 digests of pages. They lie apart from the refs, since most readers need none.
+type sums struct {
+	At     int64    `json:"at"`     // where the blocks begin, one after the other
+	Blocks [][]byte `json:"blocks"` // the digest of each
+	Nodes  [][]byte `json:"nodes,omitempty"`
+	Each   int      `json:"each"` // how many pages a node has, unless it is the last
+}
+
+const (
+	sumLen   = 32
+	sumBlock = 256 * sumLen // of the digests of 256 pages
+)
 
 // A Summary is what a catalogue records of a run.
 type Summary struct {
 	Size int64 `json:"size"`
 	Tail int64 `json:"tail"` // bytes at its end without which nothing is found
 	Rows int64 `json:"rows"`
-	// Sum is the BLAKE3 of these bytes, in hex. They have those of all pages and nodes, which old runs have not.
+	// Sum is the BLAKE3 of the end, in hex. Old runs have none.
 	Sum string `json:"sum,omitempty"`
 }
 
@@ -46,8 +61,8 @@ type ref struct {
 	first string // a text that is not greater than its first name, and greater than all names before
 	off   int64
 	n     int
-	again bool     // the name before is its first name, too
-	sum   [32]byte // BLAKE3 of the page or node
+	again bool // the name before is its first name, too
+	k     int  // its number among all pages, or among all nodes
 }
 
 func appendRefs(b []byte, refs []ref) []byte {
@@ -65,14 +80,13 @@ func appendRefs(b []byte, refs []ref) []byte {
 		shared := sorter.SharedLen(last, r.first)
 		b = binary.AppendUvarint(b, uint64(r.n)<<1|bit)
 		b = scan.AppendText(binary.AppendUvarint(b, uint64(shared)), r.first[shared:])
-		b = append(b, r.sum[:]...)
 		last = r.first
 	}
 	return b
 }
 
-// parseRefs parses refs to what lies in [from, to).
-func (x *root) parseRefs(c *scan.Scanner, from, to int64) (refs []ref, err error) {
+// parseRefs parses refs to what lies in [from, to). The first is of page or node k.
+func parseRefs(c *scan.Scanner, k int, from, to int64) (refs []ref, err error) {
 	n := c.Count()
 	if n == 0 {
 		if c.Bad {
@@ -89,10 +103,7 @@ func (x *root) parseRefs(c *scan.Scanner, from, to int64) (refs []ref, err error
 			return nil, errPage
 		}
 		first := last[:shared] + string(c.Text())
-		r := ref{first: first, off: off, n: int(size >> 1 & (1<<40 - 1)), again: size&1 != 0}
-		if x.Sums {
-			copy(r.sum[:], c.Bytes(uint64(len(r.sum))))
-		}
+		r := ref{first: first, off: off, n: int(size >> 1 & (1<<40 - 1)), again: size&1 != 0, k: k + len(refs)}
 		if c.Bad || off < from || size>>1 > mostPage || int64(r.n) > to-off || len(first) > MostName || len(refs) > 0 && first < last {
 			return nil, errPage
 		}
@@ -111,6 +122,7 @@ type Writer struct {
 	about func(ArchiveID) (Archive, bool)
 	page  pageWriter
 	root  root
+	sums  []byte // of pages
 	at    int64
 	refs  []ref
 	last  Row
@@ -192,14 +204,25 @@ func (w *Writer) flush() {
 	}
 	b := w.page.page(w.about)
 	r := &w.refs[len(w.refs)-1]
-	r.off, r.n, r.sum = w.at, len(b), blake3.Sum256(b)
+	r.off, r.n = w.at, len(b)
+	w.sums = append(w.sums, sumOf(b)...)
 	w.root.Pages++
 	w.write(b)
+}
+
+func sumOf(b []byte) []byte {
+	sum := blake3.Sum256(b)
+	return sum[:]
 }
 
 // Close ends the run, and returns what the end of the file is.
 func (w *Writer) Close() (s Summary, tail []byte, err error) {
 	w.flush()
+	w.root.Sums = &sums{At: w.at, Each: w.nodes}
+	for b := range slices.Chunk(w.sums, sumBlock) {
+		w.root.Sums.Blocks = append(w.root.Sums.Blocks, sumOf(b))
+		w.write(b)
+	}
 	w.root.Filter = [2]int64{w.at, int64(len(w.bits))}
 	var filter []byte // if it is part of the tail
 	empty := make([]byte, filterBlock-crcLen, filterBlock)
@@ -212,14 +235,15 @@ func (w *Writer) Close() (s Summary, tail []byte, err error) {
 			filter = append(filter, b...)
 		}
 	}
-	w.root.Levels, w.root.Sums = 1, true
+	w.root.Levels = 1
 	refs := w.refs
 	if len(refs) > w.nodes {
 		w.root.Levels, refs, filter = 2, nil, nil
 		for from := 0; from < len(w.refs); from += w.nodes {
 			some := w.refs[from:min(from+w.nodes, len(w.refs))]
 			b := sealed(Pack(appendRefs(nil, some)))
-			refs = append(refs, ref{first: some[0].first, off: w.at, n: len(b), again: some[0].again, sum: blake3.Sum256(b)})
+			refs = append(refs, ref{first: some[0].first, off: w.at, n: len(b), again: some[0].again})
+			w.root.Sums.Nodes = append(w.root.Sums.Nodes, sumOf(b))
 			w.write(b)
 		}
 	}
@@ -237,5 +261,5 @@ func (w *Writer) Close() (s Summary, tail []byte, err error) {
 	tail = append(binary.LittleEndian.AppendUint32(tail, sum), endMagic...)
 	w.write(tail)
 	tail = append(filter, tail...)
-	return Summary{Size: w.at, Tail: int64(len(tail)), Rows: w.root.Rows, Sum: sumOf(tail)}, tail, w.err
+	return Summary{Size: w.at, Tail: int64(len(tail)), Rows: w.root.Rows, Sum: hex.EncodeToString(sumOf(tail))}, tail, w.err
 }
