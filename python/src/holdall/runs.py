@@ -33,7 +33,6 @@ KEPT = 32 << 20  # of pages
 KEPT_PARTS = 4096  # blocks of rows and of filters
 KEPT_NODES = 64
 MAGIC, CRC, FOOTER = 14, 4, 24  # their lengths
-SUMS = 256  # digests of pages that are read at once
 FILTER, BITS = 4096, 8 * (4096 - CRC)  # bytes and bits of a block of a filter
 DELETED, SEQ, IS_RAW, NEXT, DIGEST, TIME, NANOS, MD5, ETAG, HEADERS, FATE, NEWER = (16 << i for i in range(12))
 OTHERS = TIME | NANOS | MD5 | ETAG | HEADERS
@@ -241,11 +240,13 @@ class Run:
         """Return a page that is compared with its digest, if the run is signed."""
         if not self._signed:
             return data
-        block, at = divmod(number, SUMS)
+        sums = self._root["sums"]
+        per = count(sums["per"])
+        block, at = divmod(number, per)
         if block not in self._sums:
-            start = count(self._root["sums"]["at"]) + 32 * SUMS * block
-            sums = self._read(start, max(min(32 * SUMS, self._filter - start), 0))
-            keep(self._sums, block, self._compared(sums, b64decode(self._root["sums"]["blocks"][block])), KEPT_NODES)
+            start = count(sums["at"]) + 32 * per * block
+            stored = self._read(start, max(min(32 * per, self._filter - start), 0))
+            keep(self._sums, block, self._compared(stored, b64decode(sums["blocks"][block])), KEPT_NODES)
         return self._compared(data, self._sums[block][32 * at : 32 * at + 32])
 
     def _open(self, tail: bytes) -> None:

@@ -179,7 +179,7 @@ func (r *Run) parseTail(tail []byte, s Summary) error {
 		return err
 	}
 	r.last = string(c.Text())
-	if c.Bad || c.At != len(index) || len(r.last) > MostName || x.Levels == 1 && int64(len(r.refs)) != x.Pages || r.signed && x.Sums == nil {
+	if c.Bad || c.At != len(index) || len(r.last) > MostName || x.Levels == 1 && int64(len(r.refs)) != x.Pages || r.signed && (x.Sums == nil || x.Sums.Per < 1 || x.Sums.Per > MostTail/sumLen) {
 		return errPage
 	}
 	return nil
@@ -198,21 +198,22 @@ func (r *Run) samePage(ctx context.Context, b []byte, k int) error {
 	if !r.signed {
 		return nil
 	}
-	i := k / (sumBlock / sumLen)
-	off := r.root.Sums.At + int64(i)*sumBlock
+	x := r.root.Sums
+	i := k / x.Per
+	off := x.At + int64(i)*int64(x.Per)*sumLen
 	block, ok := r.cache.get(r, off).([]byte)
 	if !ok {
-		block = make([]byte, max(min(sumBlock, r.root.Filter[0]-off), 0))
+		block = make([]byte, max(min(int64(x.Per)*sumLen, r.root.Filter[0]-off), 0))
 		err := r.obj.ReadAt(ctx, block, off)
 		if err == nil {
-			err = same(block, r.root.Sums.Blocks, i)
+			err = same(block, x.Blocks, i)
 		}
 		if err != nil {
 			return err
 		}
 		r.cache.put(r, off, len(block), block)
 	}
-	if block = block[min(k%(sumBlock/sumLen)*sumLen, len(block)):]; len(block) < sumLen {
+	if block = block[min(k%x.Per*sumLen, len(block)):]; len(block) < sumLen {
 		return errUnsigned
 	}
 	return same(b, [][]byte{block[:sumLen]}, 0)

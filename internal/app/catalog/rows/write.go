@@ -37,15 +37,22 @@ type root struct {
 // sums are BLAKE3 digests of pages. They lie apart from the refs, since most readers need none.
 type sums struct {
 	At     int64    `json:"at"`     // where the blocks begin, one after the other
+	Per    int      `json:"per"`    // how many digests a block has, unless it is the last
 	Blocks [][]byte `json:"blocks"` // the digest of each
 	Nodes  [][]byte `json:"nodes,omitempty"`
 	Each   int      `json:"each"` // how many pages a node has, unless it is the last
 }
 
-const (
-	sumLen   = 32
-	sumBlock = 256 * sumLen // of the digests of 256 pages
-)
+const sumLen = 32
+
+// perBlock returns how many digests a block of sums has, so that there are not many.
+func perBlock(pages int64) int {
+	per := 256
+	for pages > int64(per)*512 {
+		per *= 2
+	}
+	return per
+}
 
 // A Summary is what a catalogue records of a run.
 type Summary struct {
@@ -218,8 +225,8 @@ func sumOf(b []byte) []byte {
 // Close ends the run, and returns what the end of the file is.
 func (w *Writer) Close() (s Summary, tail []byte, err error) {
 	w.flush()
-	w.root.Sums = &sums{At: w.at, Each: w.nodes}
-	for b := range slices.Chunk(w.sums, sumBlock) {
+	w.root.Sums = &sums{At: w.at, Per: perBlock(w.root.Pages), Each: w.nodes}
+	for b := range slices.Chunk(w.sums, w.root.Sums.Per*sumLen) {
 		w.root.Sums.Blocks = append(w.root.Sums.Blocks, sumOf(b))
 		w.write(b)
 	}
