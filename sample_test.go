@@ -76,6 +76,7 @@ func TestASampleIsFair(t *testing.T) {
 
 // If just the share that is to be found is wrong, as many samples find it as was promised.
 func TestASampleFindsDamageAsOftenAsPromised(t *testing.T) {
+	testkit.Long(t)
 	const blocks, wrong, confidence, piece = 400, 8, 0.75, kept.MinChunk
 	for _, indexed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("index %v", indexed), func(t *testing.T) {

@@ -129,6 +129,7 @@ func TestWhatIsSignedIsRead(t *testing.T) {
 
 // TestWhatIsNotSignedIsRefused attacks signed archives. Each read returns what was signed, or an error.
 func TestWhatIsNotSignedIsRefused(t *testing.T) {
+	testkit.Long(t)
 	secret := newSecret(t)
 	trusted := []string{secret.Public().String()}
 	rnd := testkit.Rand(t)

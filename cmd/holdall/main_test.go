@@ -90,8 +90,12 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
 	testscript.Run(t, testscript.Params{
-		Dir:           "testdata",
+		Files:         testkit.Few(t, len(files)/4, files...),
 		UpdateScripts: *update,
 		Setup: func(e *testscript.Env) error {
 			web := httptest.NewServer(http.FileServer(http.Dir(e.WorkDir)))

@@ -286,6 +286,7 @@ func TestRunsAreReadByFewRequests(t *testing.T) {
 
 // What a sync requests before it knows what to fetch, it requests one after the other.
 func TestSyncKnowsWhatToFetchAfterFewRequests(t *testing.T) {
+	testkit.Long(t)
 	dir := t.TempDir()
 	run := func(args ...string) string {
 		var out, errOut bytes.Buffer
