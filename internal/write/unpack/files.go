@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -213,7 +212,7 @@ type output interface {
 type sink struct {
 	f     output
 	holes bool // blocks of zeros are not written
-	hash  hash.Hash
+	also  io.Writer
 	at    int64
 	err   error
 }
@@ -236,8 +235,8 @@ func (s *sink) Write(p []byte) (n int, err error) {
 		}
 		n += k
 	}
-	if s.at += int64(n); s.hash != nil {
-		s.hash.Write(p[:n])
+	if s.at += int64(n); s.also != nil {
+		s.also.Write(p[:n])
 	}
 	return n, s.err
 }
@@ -286,8 +285,8 @@ func (x *extraction) write(e format.Entry, content func(*sink) error) error {
 		return err
 	}
 	to := &sink{f: f}
-	if x.o.Hash != nil {
-		to.hash = x.o.Hash()
+	if x.o.Also != nil {
+		to.also = x.o.Also(e.Name)
 	}
 	if err = content(to); err != nil && to.err == nil {
 		err = &unreadable{err: err}
@@ -309,8 +308,6 @@ func (x *extraction) write(e format.Entry, content func(*sink) error) error {
 	}
 	if err != nil {
 		dir.remove(temp)
-	} else if to.hash != nil {
-		x.o.Hashed(e.Name, to.hash.Sum(nil))
 	}
 	return err
 }

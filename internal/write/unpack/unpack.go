@@ -6,7 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"hash"
+	"io"
 	"io/fs"
 	"iter"
 	"maps"
@@ -41,10 +41,9 @@ type Options struct {
 	OnError      func(p format.Problem, err error)
 	Meter        *meter.Meter
 	Filter       *glob.Filter // selects among Names
-	// Hash, if it is not nil, hashes each file while it is written. Hashed gets the results, on
+	// Also, if it is not nil, returns what else gets the content of a file while it is written. It is called on
 	// several goroutines.
-	Hash   func() hash.Hash
-	Hashed func(name string, sum []byte)
+	Also func(name string) io.Writer
 }
 
 // Limits bound an extraction; zero means the usual limit, a negative number means no limit.
