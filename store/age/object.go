@@ -40,6 +40,13 @@ type object struct {
 	in   store.Object
 	mu   sync.Mutex // held while the header is read
 	lay  atomic.Pointer[layout]
+	kept atomic.Pointer[plainPage] // which readers take, and give back
+}
+
+// A plainPage is the last page that was read in part, so that the next range decrypts it no second time.
+type plainPage struct {
+	number int64
+	b      [page]byte
 }
 
 // A layout says where the pages are.
@@ -176,6 +183,17 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // pages fills p from an offset on.
 func (o *object) pages(ctx context.Context, l *layout, p []byte, off int64, end run) error {
+	part := o.kept.Swap(nil)
+	if part == nil {
+		part = &plainPage{number: -1}
+	}
+	defer o.kept.Store(part)
+	if off/page == part.number {
+		n := copy(p, part.b[off%page:])
+		if p, off = p[n:], off+int64(n); len(p) == 0 {
+			return nil
+		}
+	}
 	first, last := off/page, (off+max(int64(len(p)), 1)-1)/page
 	at := l.start + first*sealed
 	n := int(min(l.start+(last+1)*sealed, l.end) - at)
@@ -195,61 +213,60 @@ func (o *object) pages(ctx context.Context, l *layout, p []byte, off int64, end 
 			return err
 		}
 	}
-	var nonce [chacha20poly1305.NonceSize]byte
 	for i := first; i <= last; i++ {
 		c := b[:min(sealed, len(b))]
 		b = b[len(c):]
-		skip, to := max(off-i*page, 0), c[:0]
-		whole := skip == 0 && len(p) >= len(c)-tag
-		if whole {
-			to = p[:0]
+		skip, n, to := max(off-i*page, 0), len(c)-tag, p
+		whole := skip == 0 && len(p) >= n
+		if !whole {
+			part.number, to = -1, part.b[:]
 		}
-		plain, err := l.aead.Open(to, l.nonce(&nonce, i, i == l.last), c, nil)
-		if err != nil || i == l.last && l.torn {
-			if plain, err = o.again(ctx, l, i, make([]byte, len(c))); err != nil {
-				return err
-			}
-			whole = false
+		if err := o.open(ctx, l, i, to[:0], c); err != nil {
+			return err
 		}
 		if !whole {
-			copy(p, plain[skip:])
+			part.number, n = i, copy(p, part.b[skip:])
 		}
-		p = p[min(len(p), len(plain)-int(skip)):]
+		p = p[n:]
 	}
 	return nil
 }
 
 // nonce returns the nonce of a page.
-func (l *layout) nonce(b *[chacha20poly1305.NonceSize]byte, n int64, last bool) []byte {
+func nonce(n int64, last bool) []byte {
+	b := make([]byte, chacha20poly1305.NonceSize)
 	binary.BigEndian.PutUint64(b[3:], uint64(n))
-	b[11] = 0
 	if last {
 		b[11] = 1
 	}
-	return b[:]
+	return b
 }
 
-// again returns a damaged page as it is healed, or says what is wrong with it. b is as long as it.
-func (o *object) again(ctx context.Context, l *layout, n int64, b []byte) (plain []byte, err error) {
-	at := l.start + n*sealed
-	var nonce [chacha20poly1305.NonceSize]byte
+// open appends the content of a page to a slice that has room for it. If the page is damaged, it is that of the
+// healed one, or the error says what is wrong.
+func (o *object) open(ctx context.Context, l *layout, n int64, to, c []byte) (err error) {
+	at, own := l.start+n*sealed, nonce(n, n == l.last)
+	if n < l.last || !l.torn {
+		if _, err := l.aead.Open(to, own, c, nil); err == nil {
+			return nil
+		}
+	}
 	if o.st.heal != nil && !l.torn {
+		b := make([]byte, len(c))
 		if st := o.st.heal(ctx); st != nil && storekit.Briefly(st, o.name).ReadAt(ctx, b, at) == nil {
-			if plain, err = l.aead.Open(nil, l.nonce(&nonce, n, n == l.last), b, nil); err == nil {
-				return plain, nil
+			if _, err = l.aead.Open(to, own, b, nil); err == nil {
+				return nil
 			}
 		}
 	}
-	if err := o.in.ReadAt(ctx, b, at); err != nil {
-		return nil, err
+	err = damaged("the page of %d bytes at %d of what is stored does not decrypt", len(c), at)
+	if _, cut := l.aead.Open(to, nonce(n, false), c, nil); cut == nil {
+		err = damaged("it is truncated: pages are missing at %d of what is stored", at+int64(len(c)))
+	} else if _, over := l.aead.Open(to, nonce(n, true), c, nil); over == nil {
+		err = damaged("it goes on after its last page, at %d of what is stored", at+int64(len(c)))
 	}
-	err = damaged("the page of %d bytes at %d of what is stored does not decrypt", len(b), at)
-	if _, cut := l.aead.Open(nil, l.nonce(&nonce, n, false), b, nil); cut == nil {
-		err = damaged("it is truncated: pages are missing at %d of what is stored", at+int64(len(b)))
-	} else if _, over := l.aead.Open(nil, l.nonce(&nonce, n, true), b, nil); over == nil {
-		err = damaged("it goes on after its last page, at %d of what is stored", at+int64(len(b)))
-	}
-	return nil, o.fail(n*page, int64(len(b))-tag, err)
+	clear(to[:len(c)-tag])
+	return o.fail(n*page, int64(len(c)-tag), err)
 }
 
 func (o *object) Info(ctx context.Context) (info store.Info, err error) {
