@@ -88,7 +88,7 @@ func (s *Store) list(ctx context.Context, prefix string) iter.Seq2[store.Info, e
 			if err == nil {
 				o := &object{st: s, name: info.Name, in: storekit.Briefly(s.below, info.Name)}
 				if _, header, herr := o.header(ctx); herr == nil {
-					info.Size, _, _ = sizes(info.Size - int64(len(header)) - nonceLen)
+					info.Size, _ = sizes(info.Size - int64(len(header)) - nonceLen)
 				} else if e, ok := errors.AsType[*store.Error](herr); !ok || e.Op != opDecrypt {
 					err = herr
 				}
