@@ -85,7 +85,9 @@ if something is not what was signed ("holdall sign").`,
 			case repairs:
 				return a.repairFrom(ctx, args[0], from, out, inPlace)
 			}
-			steadyGC(25) // most of the memory is lists of files
+			if o.Sample.Loss > 0 {
+				steadyGC(25) // most of the memory is lists of files
+			}
 			check := func(address string) (bool, error) {
 				sum, err := a.verify(ctx, address, o)
 				return sum.Errors+sum.Warnings > 0, err
