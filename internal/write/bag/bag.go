@@ -140,8 +140,7 @@ func Check(ctx context.Context, src *content.Source, base, declared string, m *m
 	}
 	files := func(yield func(format.Entry, error) bool) {
 		for e, err := range src.Packed(ctx) {
-			if err == nil && e.Kind == format.HardLink {
-				name := e.Name
+			if name := e.Name; err == nil && e.Kind == format.HardLink {
 				e, err = src.Reader.Lookup(ctx, e.Link)
 				e.Name = name
 			}
@@ -201,9 +200,8 @@ func Check(ctx context.Context, src *content.Source, base, declared string, m *m
 	return bad, nil
 }
 
-// Write writes the entries of src as a folder called name in st, which appears as a whole: as they
-// are if src is a bag, otherwise as the payload of a new one. The first entry that cannot be written
-// ends it.
+// Write writes the entries of src as a folder called name in st, which appears as a whole: as they are if src is a bag,
+// otherwise as the payload of a new one. The first entry that cannot be written ends it.
 func Write(ctx context.Context, src *content.Source, st store.Store, name string, isBag bool, info string, o unpack.Options) (done unpack.Done, err error) {
 	for e, err := range src.Packed(ctx) {
 		if err == nil && o.Filter.Wants(e.Name) && (e.Kind != format.Dir && !e.Kind.HasContent() || !utf8.ValidString(e.Name)) {
@@ -225,14 +223,14 @@ func Write(ctx context.Context, src *content.Source, st store.Store, name string
 		return done, fmt.Errorf("a bag is a new folder: %w", err)
 	}
 	defer f.Abort()
-	payload, sums := f.Path, map[string]hash.Hash{}
+	payload, sums := f.Path, map[string]string{}
 	if !isBag {
 		var mu sync.Mutex
-		o.Also = func(name string) io.Writer {
+		o.Hash = func() hash.Hash { return digest.New(algo) }
+		o.Hashed = func(name string, sum []byte) {
 			mu.Lock()
 			defer mu.Unlock()
-			sums[data+name] = digest.New(algo)
-			return sums[data+name]
+			sums[data+name] = string(sum)
 		}
 		payload = filepath.Join(f.Path, data)
 		if err := os.Mkdir(payload, 0o777); err != nil {
@@ -254,24 +252,24 @@ func Write(ctx context.Context, src *content.Source, st store.Store, name string
 }
 
 // writeTags writes all files of a bag except the payload. sums are the digests of the payload.
-func writeTags(dir, info string, sums map[string]hash.Hash) error {
+func writeTags(dir, info string, sums map[string]string) error {
 	// The most common reader knows percent signs only as version 0.97 has them: as they are.
 	version, names := "1.0", encode
 	all := strings.Join(slices.Collect(maps.Keys(sums)), "/")
 	if strings.Contains(all, "%") && old.Replace(all) == all {
 		version, names = "0.97", encodeOld
 	}
-	list := func(sums map[string]hash.Hash) string {
+	list := func(sums map[string]string) string {
 		var text strings.Builder
 		for _, name := range slices.Sorted(maps.Keys(sums)) {
-			fmt.Fprintf(&text, "%x  %s\n", sums[name].Sum(nil), names.Replace(name))
+			fmt.Fprintf(&text, "%x  %s\n", sums[name], names.Replace(name))
 		}
 		return text.String()
 	}
-	tags := map[string]hash.Hash{}
+	tags := map[string]string{}
 	write := func(name, text string) error {
-		tags[name] = digest.New(algo)
-		io.WriteString(tags[name], text)
+		d, _ := digest.Of(algo, []byte(text))
+		tags[name] = d.Sum
 		return os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666)
 	}
 	err := cmp.Or(write(information, info), write("manifest-"+algo+".txt", list(sums)), write(declaration, "BagIt-Version: "+version+"\nTag-File-Character-Encoding: UTF-8\n"))

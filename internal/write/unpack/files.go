@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -212,7 +213,7 @@ type output interface {
 type sink struct {
 	f     output
 	holes bool // blocks of zeros are not written
-	also  io.Writer
+	hash  hash.Hash
 	at    int64
 	err   error
 }
@@ -235,8 +236,8 @@ func (s *sink) Write(p []byte) (n int, err error) {
 		}
 		n += k
 	}
-	if s.at += int64(n); s.also != nil {
-		s.also.Write(p[:n])
+	if s.at += int64(n); s.hash != nil {
+		s.hash.Write(p[:n])
 	}
 	return n, s.err
 }
@@ -285,8 +286,8 @@ func (x *extraction) write(e format.Entry, content func(*sink) error) error {
 		return err
 	}
 	to := &sink{f: f}
-	if x.o.Also != nil {
-		to.also = x.o.Also(e.Name)
+	if x.o.Hash != nil {
+		to.hash = x.o.Hash()
 	}
 	if err = content(to); err != nil && to.err == nil {
 		err = &unreadable{err: err}
@@ -308,6 +309,8 @@ func (x *extraction) write(e format.Entry, content func(*sink) error) error {
 	}
 	if err != nil {
 		dir.remove(temp)
+	} else if to.hash != nil {
+		x.o.Hashed(e.Name, to.hash.Sum(nil))
 	}
 	return err
 }

@@ -6,7 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
+	"hash"
 	"io/fs"
 	"iter"
 	"maps"
@@ -41,9 +41,10 @@ type Options struct {
 	OnError      func(p format.Problem, err error)
 	Meter        *meter.Meter
 	Filter       *glob.Filter // selects among Names
-	// Also, if it is not nil, returns what else gets the content of a file while it is written. It is called on
+	// Hash, if it is not nil, hashes each file while it is written. Hashed gets the results, on
 	// several goroutines.
-	Also func(name string) io.Writer
+	Hash   func() hash.Hash
+	Hashed func(name string, sum []byte)
 }
 
 // Limits bound an extraction; zero means the usual limit, a negative number means no limit.
