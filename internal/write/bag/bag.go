@@ -153,11 +153,11 @@ func Check(ctx context.Context, src *content.Source, base, declared string, m *m
 	var size, count int64 // of the payload
 	err = src.Sweep(ctx, files, content.AnyOrder, func(c content.Content, err error) error {
 		e, name := c.Entry, strings.TrimPrefix(c.Entry.Name, base)
-		inData, hashes, to := strings.HasPrefix(name, data), map[*list]hash.Hash{}, []io.Writer{}
-		for _, l := range lists {
+		inData, hashes, to := strings.HasPrefix(name, data), make([]hash.Hash, len(lists)), []io.Writer{}
+		for i, l := range lists {
 			if l.payload == inData {
-				hashes[l] = digest.New(l.algo)
-				to = append(to, hashes[l])
+				hashes[i] = digest.New(l.algo)
+				to = append(to, hashes[i])
 			}
 		}
 		if err == nil {
@@ -172,11 +172,14 @@ func Check(ctx context.Context, src *content.Source, base, declared string, m *m
 		if inData {
 			size, count = size+e.Size, count+1
 		}
-		for l, h := range hashes {
+		for i, l := range lists {
+			if hashes[i] == nil {
+				continue
+			}
 			sum, listed := l.sums[name]
 			delete(l.sums, name)
 			if e.Digest = (format.Digest{Algo: l.algo, Sum: sum}); err == nil && listed {
-				err = digest.Compare(e, format.Digest{Algo: l.algo, Sum: string(h.Sum(nil))})
+				err = digest.Compare(e, format.Digest{Algo: l.algo, Sum: string(hashes[i].Sum(nil))})
 			} else if !listed && inData {
 				wrong(e, "it is not in %s", l.name)
 			}
