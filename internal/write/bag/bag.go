@@ -218,7 +218,7 @@ func Write(ctx context.Context, src *content.Source, st store.Store, name string
 	switch {
 	case o.DryRun:
 		return unpack.Extract(ctx, src, nil, o)
-	case begin == nil:
+	case begin == nil || st.Can().Over != nil:
 		return done, fmt.Errorf("a bag is a folder on a disk: %w", errors.ErrUnsupported)
 	}
 	f, err := begin(ctx, name)
