@@ -249,11 +249,14 @@ func (c *check) archive(ctx context.Context, st store.Store, name string) error 
 			c.tell(Problem{Code: format.BadChecksum, Class: "signature", Severity: format.Error, Volume: name, Off: -1, Message: u.Err.Error()})
 		}
 	}
-	c.o.Index, c.o.Trusted = UseIndex{}, nil // the archive itself is checked
-	a, err := open(ctx, st, name, c.o.OpenOptions)
-	if a != nil {
-		defer a.Close()
+	a, err := by, error(nil)
+	if by == nil || by.src.Index() != nil || len(c.o.Trusted) > 0 {
+		c.o.Index, c.o.Trusted = UseIndex{}, nil // the archive itself is checked
+		if a, err = open(ctx, st, name, c.o.OpenOptions); a != nil {
+			defer a.Close()
+		}
 	}
+	c.o.Index = UseIndex{}
 	f := formatOf(a, c.o.OpenOptions, err)
 	if f == nil {
 		return err

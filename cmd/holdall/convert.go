@@ -85,13 +85,16 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 		return err
 	}
 	defer in.Close()
-	declared := bag.Declaration(ctx, in.Source())
+	base, declared := bag.Find(ctx, in.Source())
 	if declared != "" && !a.noVerify {
-		if bad, err := bag.Check(ctx, in.Source(), declared, p.o.Meter, a.tellProblem); bad || err != nil {
+		if bad, err := bag.Check(ctx, in.Source(), base, declared, p.o.Meter, a.tellProblem); bad || err != nil {
 			return cmp.Or(err, answer(bad))
 		}
 	}
 	if to == "bag" {
+		if declared != "" && base != "" {
+			return fmt.Errorf("it has the bag %s: 'holdall convert' to a folder writes that: %w", format.Escape(base), errors.ErrUnsupported)
+		}
 		return a.bagTo(ctx, in, declared != "", p)
 	}
 	if to == "dir" || to == "" && isFolderName(p.out) {

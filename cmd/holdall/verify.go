@@ -22,12 +22,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-type verifiedJSON struct {
-	Archive string `json:"archive"`
-	Verdict string `json:"verdict"`
-	holdall.Verified
-}
-
 func (a *app) verifyCommand() *cobra.Command {
 	var o holdall.VerifyOptions
 	sums := ""
@@ -91,6 +85,9 @@ if something is not what was signed ("holdall sign").`,
 			case repairs:
 				return a.repairFrom(ctx, args[0], from, out, inPlace)
 			}
+			if o.Sample.Loss > 0 {
+				steadyGC(25) // most of the memory is lists of files
+			}
 			check := func(address string) (bool, error) {
 				sum, err := a.verify(ctx, address, o)
 				return sum.Errors+sum.Warnings > 0, err
@@ -140,10 +137,11 @@ if something is not what was signed ("holdall sign").`,
 	return cmd
 }
 
-func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOptions) (holdall.Verified, error) {
+func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOptions) (fixity.Result, error) {
+	sum := fixity.Result{Archive: store.Redact(address)}
 	st, name, err := a.locateIn(ctx, address)
 	if err != nil {
-		return holdall.Verified{}, err
+		return sum, err
 	}
 	m := &holdall.Meter{}
 	stop := a.showProgress(m, "checked")
@@ -153,14 +151,13 @@ func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOpti
 		o.Index.Folder = nil // the cached index has no digests
 	}
 	how.OpenOptions, how.Meter = o.In(st), m
-	sum, err := holdall.Verify(ctx, name, how, a.tellProblem)
+	sum.Verified, err = holdall.Verify(ctx, name, how, a.tellProblem)
 	stop()
 	if err != nil {
 		return sum, err
 	}
-	shownAddress := store.Redact(address)
-	if a.json {
-		a.printJSON(verifiedJSON{shownAddress, sum.Verdict(), sum})
+	if sum.Verdict = sum.Verified.Verdict(); a.json {
+		a.printJSON(sum)
 		return sum, nil
 	}
 	var found []string
@@ -170,7 +167,7 @@ func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOpti
 	if sum.Warnings > 0 {
 		found = append(found, count(sum.Warnings, "warning"))
 	}
-	line := fmt.Sprintf("%s: %s; %s", shownAddress, cmp.Or(strings.Join(found, ", "), verdicts[sum.Verdict()]), count(sum.Entries, "entry"))
+	line := fmt.Sprintf("%s: %s; %s", sum.Archive, cmp.Or(strings.Join(found, ", "), verdicts[sum.Verdict]), count(sum.Entries, "entry"))
 	by := map[string]int64{"digest": sum.Proven.Digest, "checksum": sum.Proven.Checksum, "decoding": sum.Proven.Decoding, "nothing": sum.Unproven}
 	maps.DeleteFunc(by, func(_ string, n int64) bool { return n == 0 })
 	if !how.Quick {
@@ -183,8 +180,8 @@ func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOpti
 		line += "; being written by another program"
 	}
 	fmt.Fprintln(a.out, line)
-	if sum.Verdict() == "unproven" {
-		fmt.Fprintf(a.out, "%s: nothing wrong was found, but damage in %s would not be seen: 'holdall index --chunk-digests' or 'holdall protect' makes it visible from now on\n", shownAddress, count(sum.Doubtful(), "file"))
+	if sum.Verdict == "unproven" {
+		fmt.Fprintf(a.out, "%s: nothing wrong was found, but damage in %s would not be seen: 'holdall index --chunk-digests' or 'holdall protect' makes it visible from now on\n", sum.Archive, count(sum.Doubtful(), "file"))
 	}
 	if s := sum.Sampled; s != nil {
 		what := fmt.Sprintf("read %s of %s %ss", thousands(s.Read), thousands(s.Of), s.Unit)
@@ -193,9 +190,9 @@ func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOpti
 		} else if s.Of > 0 {
 			what += fmt.Sprintf(": if %s or more of them were wrong, this would have found it with %s confidence", percent(s.Loss), percent(s.Confidence))
 		}
-		fmt.Fprintf(a.out, "%s: %s\n", shownAddress, what)
+		fmt.Fprintf(a.out, "%s: %s\n", sum.Archive, what)
 	}
-	a.printParity(shownAddress, sum.Parity, how.Quick || sum.Sampled != nil)
+	a.printParity(sum.Archive, sum.Parity, how.Quick || sum.Sampled != nil)
 	return sum, nil
 }
 
@@ -206,10 +203,10 @@ func (a *app) logged(ctx context.Context, log, address string, o holdall.VerifyO
 	if ctx.Err() != nil {
 		return false, err // nothing is known
 	}
-	l := fixity.Line{By: whoami(), Tool: "holdall " + versionString(), Archive: store.Redact(address), Verdict: sum.Verdict(), Verified: sum}
 	if err != nil {
-		l.Verdict, l.Error = "error", err.Error()[:min(len(err.Error()), 1<<10)]
+		sum.Verdict, sum.Error = "error", err.Error()[:min(len(err.Error()), 1<<10)]
 	}
+	l := fixity.Line{By: whoami(), Tool: "holdall " + versionString(), Result: sum}
 	last, lerr := fixity.Append(ctx, log, l, key)
 	a.lastLine = cmp.Or(last, a.lastLine)
 	return sum.Errors+sum.Warnings > 0, cmp.Or(err, lerr)

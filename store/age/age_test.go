@@ -421,12 +421,47 @@ func FuzzStored(f *testing.F) {
 	})
 }
 
-func BenchmarkRandomReads(b *testing.B) {
+// Ranges that follow each other, and those of several readers at once, are right whatever page is kept.
+func TestRangesThatShareAPage(t *testing.T) {
+	st := New(&storetest.Mem{}, keys(t))
+	want := noise(11, 5*page+300)
+	put(t, st, "x", want)
+	o := storetest.Open(t, st, "x")
+	var all sync.WaitGroup
+	for r := range 4 {
+		all.Go(func() {
+			rnd := rand.New(rand.NewPCG(uint64(r), 1))
+			for at := 0; at < len(want); {
+				p := make([]byte, min(1+rnd.IntN(page), len(want)-at))
+				if err := o.ReadAt(t.Context(), p, int64(at)); err != nil || !bytes.Equal(p, want[at:at+len(p)]) {
+					t.Errorf("%d bytes at %d: %v", len(p), at, err)
+				}
+				at += len(p) - rnd.IntN(2)*len(p)/3
+			}
+		})
+	}
+	all.Wait()
+}
+
+func BenchmarkReads(b *testing.B) {
 	k := keys(b)
 	st := New(local.New(b.TempDir()), k)
 	const size = 64 << 20
 	put(b, st, "x", noise(9, size))
 	o := storetest.Open(b, st, "x")
+	b.Run("page/sequential", func(b *testing.B) { // one of them begins within each page
+		p, at := make([]byte, page), int64(100)
+		b.SetBytes(page)
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := o.ReadAt(b.Context(), p, at); err != nil {
+				b.Fatal(err)
+			}
+			if at += page; at > size-page {
+				at = 100
+			}
+		}
+	})
 	for name, n := range map[string]int{"page": page, "1MiB": 1 << 20} {
 		for _, aligned := range []bool{true, false} {
 			b.Run(fmt.Sprintf("%s/aligned=%v", name, aligned), func(b *testing.B) {

@@ -1,6 +1,7 @@
 package age
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"io/fs"
@@ -41,54 +42,48 @@ func (e noKey) Is(target error) bool { return target == fs.ErrPermission }
 
 // environment returns the keys that the environment names.
 func environment() (*Keys, error) {
-	k := &Keys{}
-	for _, file := range filepath.SplitList(os.Getenv(identityVar)) {
-		some, err := parsed(identityVar, file, age.ParseIdentities)
-		if err != nil {
-			return nil, err
-		}
-		k.Identities = append(k.Identities, some...)
+	several := func(variable string) []string { return filepath.SplitList(os.Getenv(variable)) }
+	ids, err := parsed(identityVar, several(identityVar), age.ParseIdentities)
+	to, terr := parsed(recipientsVar, several(recipientsVar), age.ParseRecipients)
+	k, file := &Keys{Identities: ids, Recipients: to}, os.Getenv(passphraseVar)
+	if err = cmp.Or(err, terr); err != nil || file == "" {
+		return k, err
 	}
-	for _, one := range filepath.SplitList(os.Getenv(recipientsVar)) {
-		some, err := parsed(recipientsVar, one, age.ParseRecipients)
-		if err != nil {
-			return nil, err
-		}
-		k.Recipients = append(k.Recipients, some...)
+	text, err := parsed(passphraseVar, []string{file}, io.ReadAll)
+	if err != nil {
+		return nil, err
 	}
-	if file := os.Getenv(passphraseVar); file != "" {
-		text, err := parsed(passphraseVar, file, io.ReadAll)
-		if err != nil {
-			return nil, err
-		}
-		line, _, _ := strings.Cut(string(text), "\n")
-		k.phrase = strings.TrimRight(line, "\r")
-		id, err := age.NewScryptIdentity(k.phrase)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", passphraseVar, file, err)
-		}
-		id.SetMaxWorkFactor(mostEffort)
-		k.Identities = append(k.Identities, id)
-		if own, err := age.NewScryptRecipient(k.phrase); err == nil && len(k.Recipients) == 0 {
-			k.Recipients = append(k.Recipients, own)
-		}
+	line, _, _ := strings.Cut(string(text), "\n")
+	k.phrase = strings.TrimRight(line, "\r")
+	id, err := age.NewScryptIdentity(k.phrase)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", passphraseVar, file, err)
+	}
+	id.SetMaxWorkFactor(mostEffort)
+	k.Identities = append(k.Identities, id)
+	if own, err := age.NewScryptRecipient(k.phrase); err == nil && len(to) == 0 {
+		k.Recipients = []age.Recipient{own}
 	}
 	return k, nil
 }
 
-// parsed reads a file that a variable names. A recipient may stand in place of a file.
-func parsed[T any](variable, file string, parse func(io.Reader) ([]T, error)) (all []T, err error) {
-	from := io.Reader(strings.NewReader(file))
-	if variable != recipientsVar || !strings.HasPrefix(file, "age1") {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", variable, err)
+// parsed reads the files that a variable names. A recipient may stand in place of a file.
+func parsed[T any](variable string, files []string, parse func(io.Reader) ([]T, error)) (all []T, err error) {
+	for _, file := range files {
+		from := io.Reader(strings.NewReader(file))
+		if variable != recipientsVar || !strings.HasPrefix(file, "age1") {
+			f, err := os.Open(file)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", variable, err)
+			}
+			defer f.Close()
+			from = io.LimitReader(f, 1<<20)
 		}
-		defer f.Close()
-		from = io.LimitReader(f, 1<<20)
+		some, err := parse(from)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", variable, file, err)
+		}
+		all = append(all, some...)
 	}
-	if all, err = parse(from); err != nil {
-		err = fmt.Errorf("%s: %s: %w", variable, file, err)
-	}
-	return all, err
+	return all, nil
 }

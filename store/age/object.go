@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,17 +41,23 @@ type object struct {
 	in   store.Object
 	mu   sync.Mutex // held while the header is read
 	lay  atomic.Pointer[layout]
+	kept atomic.Pointer[plainPage] // which readers take, and give back
+}
+
+// A plainPage is the last page that was read in part, so that the next range decrypts it no second time.
+type plainPage struct {
+	number int64
+	b      [page]byte
 }
 
 // A layout says where the pages are.
 type layout struct {
-	info  store.Info // as it is decrypted
-	start int64      // where the first page begins
-	end   int64      // where the last one ends
-	last  int64      // its number
-	torn  bool       // bytes follow it, which are too few for a page
-	aead  cipher.AEAD
-	front run
+	info   store.Info // as it is decrypted
+	start  int64      // where the first page begins
+	last   int64      // number of the last page
+	stored int64      // size of what is stored
+	aead   cipher.AEAD
+	front  run
 }
 
 // A run is what was read before.
@@ -96,6 +103,18 @@ func (o *object) header(ctx context.Context) (front, header []byte, err error) {
 	}
 }
 
+// cipher returns what decrypts the pages of an object with a header and a nonce.
+func (k *Keys) cipher(header, nonce []byte) (cipher.AEAD, error) {
+	key, err := k.unwrap(header)
+	if err != nil {
+		return nil, err
+	}
+	if key, err = hkdf.Key(sha256.New, key, nonce, "payload", chacha20poly1305.KeySize); err != nil {
+		return nil, err
+	}
+	return chacha20poly1305.New(key)
+}
+
 // unwrap returns the key of an object with a header.
 func (k *Keys) unwrap(header []byte) ([]byte, error) {
 	if key, ok := known.Load(k.phrase + string(header)); ok {
@@ -118,22 +137,15 @@ func (k *Keys) unwrap(header []byte) ([]byte, error) {
 	return key, nil
 }
 
-// sizes returns how long the contents of stored pages are, the number of the last page, and where it ends. A
-// page without contents is none, unless it is the only one.
-func sizes(stored int64) (size, last, end int64) {
-	last = max(stored-1, 0) / sealed
-	if stored-last*sealed <= tag && last > 0 {
-		last--
-	}
-	end = min((last+1)*sealed, stored)
-	return max(end-(last+1)*tag, 0), last, end
+// sizes returns how long the contents of stored pages are, and the number of the last page. A page without
+// contents is none, unless it is the only one.
+func sizes(stored int64) (size, last int64) {
+	last = max(stored-tag-1, 0) / sealed
+	return max(min((last+1)*sealed, stored)-(last+1)*tag, 0), last
 }
 
 // layout reads the header, once.
 func (o *object) layout(ctx context.Context) (*layout, error) {
-	if l := o.lay.Load(); l != nil {
-		return l, ctx.Err()
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if l := o.lay.Load(); l != nil {
@@ -147,22 +159,14 @@ func (o *object) layout(ctx context.Context) (*layout, error) {
 	if l.info, err = o.in.Info(ctx); err != nil {
 		return nil, err
 	}
-	key, err := o.st.keys.unwrap(header)
-	if err == nil {
-		key, err = hkdf.Key(sha256.New, key, front[len(header):l.start], "payload", chacha20poly1305.KeySize)
-	}
-	if err == nil {
-		l.aead, err = chacha20poly1305.New(key)
-	}
-	stored := l.info.Size - l.start
-	if err == nil && stored < tag {
+	l.stored = l.info.Size
+	l.info.Size, l.last = sizes(l.stored - l.start)
+	if l.aead, err = o.st.keys.cipher(header, front[len(header):l.start]); err == nil && l.stored-l.start < tag {
 		err = damaged("it is truncated in its first page")
 	}
 	if err != nil {
 		return nil, o.fail(-1, 0, err)
 	}
-	l.info.Size, l.last, l.end = sizes(stored)
-	l.end, l.torn = l.start+l.end, l.end < stored
 	if l.info.Size == 0 { // nobody else would find out whether that is right
 		err = o.pages(ctx, l, nil, 0, run{})
 	}
@@ -176,80 +180,92 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // pages fills p from an offset on.
 func (o *object) pages(ctx context.Context, l *layout, p []byte, off int64, end run) error {
+	part := o.kept.Swap(nil)
+	if part == nil {
+		part = &plainPage{number: -1}
+	}
+	defer o.kept.Store(part)
+	if off/page == part.number {
+		n := copy(p, part.b[off%page:])
+		if p, off = p[n:], off+int64(n); len(p) == 0 {
+			return nil
+		}
+	}
 	first, last := off/page, (off+max(int64(len(p)), 1)-1)/page
 	at := l.start + first*sealed
-	n := int(min(l.start+(last+1)*sealed, l.end) - at)
+	n := int(min(l.start+(last+1)*sealed, l.stored) - at)
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
-	if cap(*buffer) < n {
-		*buffer = make([]byte, n)
+	b := slices.Grow((*buffer)[:0], n)[:n]
+	*buffer = b
+	if err := o.read(ctx, b, at, l.front, end); err != nil {
+		return err
 	}
-	b, read := (*buffer)[:n], false
-	for _, r := range []run{l.front, end} {
-		if skip := at - r.off; !read && skip >= 0 && skip <= int64(len(r.b)-n) {
-			read = copy(b, r.b[skip:]) == n
-		}
-	}
-	if !read {
-		if err := o.in.ReadAt(ctx, b, at); err != nil {
-			return err
-		}
-	}
-	var nonce [chacha20poly1305.NonceSize]byte
 	for i := first; i <= last; i++ {
 		c := b[:min(sealed, len(b))]
 		b = b[len(c):]
-		skip, to := max(off-i*page, 0), c[:0]
-		whole := skip == 0 && len(p) >= len(c)-tag
-		if whole {
-			to = p[:0]
+		skip, n, to := max(off-i*page, 0), len(c)-tag, p
+		whole := skip == 0 && len(p) >= n
+		if !whole {
+			part.number, to = -1, part.b[:]
 		}
-		plain, err := l.aead.Open(to, l.nonce(&nonce, i, i == l.last), c, nil)
-		if err != nil || i == l.last && l.torn {
-			if plain, err = o.again(ctx, l, i, make([]byte, len(c))); err != nil {
-				return err
-			}
-			whole = false
+		if err := o.open(ctx, l, i, to[:0], c); err != nil {
+			return err
 		}
 		if !whole {
-			copy(p, plain[skip:])
+			part.number, n = i, copy(p, part.b[skip:])
 		}
-		p = p[min(len(p), len(plain)-int(skip)):]
+		p = p[n:]
 	}
 	return nil
 }
 
+// read fills b with what is stored at an offset.
+func (o *object) read(ctx context.Context, b []byte, at int64, before ...run) error {
+	for _, r := range before {
+		if skip := at - r.off; skip >= 0 && skip <= int64(len(r.b)-len(b)) {
+			copy(b, r.b[skip:])
+			return nil
+		}
+	}
+	return o.in.ReadAt(ctx, b, at)
+}
+
 // nonce returns the nonce of a page.
-func (l *layout) nonce(b *[chacha20poly1305.NonceSize]byte, n int64, last bool) []byte {
+func nonce(n int64, last bool) []byte {
+	b := make([]byte, chacha20poly1305.NonceSize)
 	binary.BigEndian.PutUint64(b[3:], uint64(n))
-	b[11] = 0
 	if last {
 		b[11] = 1
 	}
-	return b[:]
+	return b
 }
 
-// again returns a damaged page as it is healed, or says what is wrong with it. b is as long as it.
-func (o *object) again(ctx context.Context, l *layout, n int64, b []byte) (plain []byte, err error) {
-	at := l.start + n*sealed
-	var nonce [chacha20poly1305.NonceSize]byte
-	if o.st.heal != nil && !l.torn {
-		if st := o.st.heal(ctx); st != nil && storekit.Briefly(st, o.name).ReadAt(ctx, b, at) == nil {
-			if plain, err = l.aead.Open(nil, l.nonce(&nonce, n, n == l.last), b, nil); err == nil {
-				return plain, nil
+// open appends the content of a page to a slice that has room for it. If the page is damaged, it is that of the
+// healed one, or the error says what is wrong.
+func (o *object) open(ctx context.Context, l *layout, n int64, to, c []byte) (err error) {
+	at, own := l.start+n*sealed, nonce(n, n == l.last)
+	if n < l.last || l.stored <= at+sealed { // otherwise too few bytes for a page follow it
+		if _, err := l.aead.Open(to, own, c, nil); err == nil {
+			return nil
+		}
+		if o.st.heal != nil {
+			b := make([]byte, len(c))
+			if st := o.st.heal(ctx); st != nil && storekit.Briefly(st, o.name).ReadAt(ctx, b, at) == nil {
+				if _, err = l.aead.Open(to, own, b, nil); err == nil {
+					return nil
+				}
 			}
 		}
 	}
-	if err := o.in.ReadAt(ctx, b, at); err != nil {
-		return nil, err
+	err = damaged("the page of %d bytes at %d of what is stored does not decrypt", len(c), at)
+	if _, cut := l.aead.Open(to, nonce(n, false), c, nil); cut == nil {
+		err = damaged("it is truncated: pages are missing at %d of what is stored", at+int64(len(c)))
+	} else if _, over := l.aead.Open(to, nonce(n, true), c, nil); over == nil {
+		err = damaged("it goes on after its last page, at %d of what is stored", at+int64(len(c)))
 	}
-	err = damaged("the page of %d bytes at %d of what is stored does not decrypt", len(b), at)
-	if _, cut := l.aead.Open(nil, l.nonce(&nonce, n, false), b, nil); cut == nil {
-		err = damaged("it is truncated: pages are missing at %d of what is stored", at+int64(len(b)))
-	} else if _, over := l.aead.Open(nil, l.nonce(&nonce, n, true), b, nil); over == nil {
-		err = damaged("it goes on after its last page, at %d of what is stored", at+int64(len(b)))
-	}
-	return nil, o.fail(n*page, int64(len(b))-tag, err)
+	clear(to[:len(c)-tag])
+	return o.fail(n*page, int64(len(c)-tag), err)
 }
 
 func (o *object) Info(ctx context.Context) (info store.Info, err error) {
@@ -294,13 +310,7 @@ func (o *object) readEnd(ctx context.Context, p []byte, tail bool) (n int, err e
 	if err = cmp.Or(err, failed); err != nil {
 		return 0, err
 	}
-	if end.b != nil {
-		info, err := o.in.Info(ctx)
-		if err != nil {
-			return 0, err
-		}
-		end = run{info.Size - int64(n), end.b[:n]}
-	}
+	end = run{l.stored - int64(n), end.b[:n]}
 	n = int(min(int64(len(p)), l.info.Size))
 	off := int64(0)
 	if tail {

@@ -88,7 +88,7 @@ func (s *Store) list(ctx context.Context, prefix string) iter.Seq2[store.Info, e
 			if err == nil {
 				o := &object{st: s, name: info.Name, in: storekit.Briefly(s.below, info.Name)}
 				if _, header, herr := o.header(ctx); herr == nil {
-					info.Size, _, _ = sizes(info.Size - int64(len(header)) - nonceLen)
+					info.Size, _ = sizes(info.Size - int64(len(header)) - nonceLen)
 				} else if e, ok := errors.AsType[*store.Error](herr); !ok || e.Op != opDecrypt {
 					err = herr
 				}
@@ -121,10 +121,9 @@ func (s *Store) creates(below creator) creator {
 }
 
 type writer struct {
-	in    store.Writer
-	to    io.WriteCloser
-	n     int64
-	ended bool
+	in store.Writer
+	to io.WriteCloser
+	n  int64
 }
 
 func (w *writer) Write(p []byte) (int, error) {
@@ -133,25 +132,15 @@ func (w *writer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Can returns what changes or copies nothing that is encrypted.
-func (w *writer) Can() (can store.WriterAbilities) {
-	if finish := w.in.Can().Finish; finish != nil {
-		can.Finish = func(ctx context.Context) (store.Info, error) { return w.end(ctx, finish) }
-	}
-	return can
-}
+// Can returns nothing: what changes or copies bytes would not encrypt them.
+func (w *writer) Can() store.WriterAbilities { return store.WriterAbilities{} }
 
-// end writes the last page, and calls then.
-func (w *writer) end(ctx context.Context, then func(context.Context) (store.Info, error)) (info store.Info, err error) {
-	if !w.ended {
-		err = w.to.Close()
-	}
-	if w.ended = true; err == nil {
-		info, err = then(ctx)
+func (w *writer) Commit(ctx context.Context) (info store.Info, err error) {
+	if err = w.to.Close(); err == nil { // it writes the last page
+		info, err = w.in.Commit(ctx)
 	}
 	info.Size = w.n
 	return info, err
 }
 
-func (w *writer) Commit(ctx context.Context) (store.Info, error) { return w.end(ctx, w.in.Commit) }
-func (w *writer) Abort() error                                   { return w.in.Abort() }
+func (w *writer) Abort() error { return w.in.Abort() }

@@ -25,16 +25,20 @@ import (
 	"github.com/holdall/holdall/store/local"
 )
 
-// A Line is what a log has of one check of one archive. Later versions may add fields, such as a
-// root of the contents.
-type Line struct {
-	Time    time.Time `json:"time"` // when the check ended
-	By      string    `json:"by"`
-	Tool    string    `json:"tool"`
-	Archive string    `json:"archive"`
-	Verdict string    `json:"verdict"`         // that of Verified, or "error"
-	Error   string    `json:"error,omitempty"` // why it could not be checked
+// A Result is what a check of an archive has found.
+type Result struct {
+	Archive string `json:"archive"`
+	Verdict string `json:"verdict"`         // that of Verified, or "error"
+	Error   string `json:"error,omitempty"` // why it could not be checked
 	holdall.Verified
+}
+
+// A Line is what a log has of one check of one archive. Later versions may add fields.
+type Line struct {
+	Time time.Time `json:"time"` // when the check ended
+	By   string    `json:"by"`
+	Tool string    `json:"tool"`
+	Result
 	// Prev is the digest of all from the last whole line to this one: that line with its end, and
 	// what killed writers have left after it. In the first line of a log it is empty.
 	Prev *string `json:"prev"`
@@ -191,17 +195,18 @@ func check(r io.Reader, later bool, keys []minisign.Key) (c Checked, err error) 
 		}
 		l, ok := whole(b[:len(b)-1])
 		began := !later || c.Lines > 0
-		switch {
+		switch bad := signed(b[:len(b)-1], l.Sig, keys); {
 		case !ok && number == 1 && !later && !strings.HasPrefix(begin, string(b[:min(len(b)-1, len(begin))])):
 			c.Wrong, c.Why = number, "it is no line of a log of checks"
 		case ok && began && *l.Prev != c.prev:
 			c.Wrong, c.Why = number, fmt.Sprintf("it follows %q, but before it is %q", *l.Prev, c.prev)
-		case ok && signed(b[:len(b)-1], l.Sig, keys) != nil:
-			c.Wrong, c.Why = number, signed(b[:len(b)-1], l.Sig, keys).Error()
+		case ok && bad != nil:
+			c.Wrong, c.Why = number, bad.Error()
 		case ok:
 			since.Reset()
 			since.Write(b)
-			c.Lines, c.Last, c.prev = c.Lines+1, digest(since), digest(since)
+			c.Lines, c.prev = c.Lines+1, digest(since)
+			c.Last = c.prev
 		case began:
 			since.Write(b)
 			c.Torn, c.prev = c.Torn+1, digest(since)

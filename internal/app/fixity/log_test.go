@@ -17,7 +17,7 @@ import (
 )
 
 func line(i int) Line {
-	return Line{By: "me", Tool: "test", Archive: fmt.Sprintf("%d.caf", i), Verdict: "sound"}
+	return Line{By: "me", Tool: "test", Result: Result{Archive: fmt.Sprintf("%d.caf", i), Verdict: "sound"}}
 }
 
 // logOf makes a log of n lines.

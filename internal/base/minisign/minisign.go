@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -26,22 +27,31 @@ const (
 	trusted   = "trusted comment: "
 	signAlg   = "Ed"
 	hashedAlg = "ED"
+
+	idAt    = 2  // in a public key and in a signature: 8 bytes, after the algorithm
+	afterID = 10 // the key, or the signature
 )
 
-// A Key is a public key.
-type Key struct {
-	id [8]byte
-	of [ed25519.PublicKeySize]byte
+// encode returns what stands in a line of a file. decode is the reverse; what it returns has the length n.
+func encode(parts ...[]byte) string {
+	return base64.StdEncoding.EncodeToString(slices.Concat(parts...))
 }
 
-func (k Key) String() string {
-	return base64.StdEncoding.EncodeToString(bytes.Join([][]byte{[]byte(signAlg), k.id[:], k.of[:]}, nil))
+func decode(line, alg string, n int) (b []byte, ok bool) {
+	b, err := base64.StdEncoding.Strict().DecodeString(line)
+	return b, err == nil && len(b) == n && string(b[:idAt]) == alg
 }
+
+// idText is the number that minisign prints for the key of a line.
+func idText(b []byte) string { return fmt.Sprintf("%016X", binary.LittleEndian.Uint64(b[idAt:])) }
+
+// A Key is a public key, as it is in base64 in its file.
+type Key [afterID + ed25519.PublicKeySize]byte
+
+func (k Key) String() string { return encode(k[:]) }
 
 // ID is the number that minisign prints for a key.
-func (k Key) ID() string { return idText(k.id) }
-
-func idText(id [8]byte) string { return fmt.Sprintf("%016X", binary.LittleEndian.Uint64(id[:])) }
+func (k Key) ID() string { return idText(k[:]) }
 
 // File returns what minisign has in a file of a public key.
 func (k Key) File() []byte {
@@ -54,13 +64,11 @@ func ParseKey(b []byte) (k Key, err error) {
 	if lines := linesOf(b); len(lines) > 1 && strings.HasPrefix(lines[0], untrusted) {
 		text = lines[1]
 	}
-	raw, err := base64.StdEncoding.Strict().DecodeString(text)
-	if err != nil || len(raw) != 2+len(k.id)+len(k.of) || string(raw[:2]) != signAlg {
+	raw, ok := decode(text, signAlg, len(k))
+	if !ok {
 		return k, errors.New("not a public key of minisign")
 	}
-	copy(k.id[:], raw[2:])
-	copy(k.of[:], raw[2+len(k.id):])
-	return k, nil
+	return Key(raw), nil
 }
 
 // ParseKeys reads the texts of several keys.
@@ -77,24 +85,28 @@ func ParseKeys(texts []string) (keys []Key, err error) {
 
 // A Secret is a secret key.
 type Secret struct {
-	id [8]byte
-	of ed25519.PrivateKey
+	Key // the public one
+	of  ed25519.PrivateKey
+}
+
+// newSecret returns the key that has an ID.
+func newSecret(id []byte, of ed25519.PrivateKey) Secret {
+	return Secret{Key(slices.Concat([]byte(signAlg), id, of.Public().(ed25519.PublicKey))), of}
 }
 
 // NewSecret makes a secret key.
 func NewSecret() (Secret, error) {
 	_, of, err := ed25519.GenerateKey(nil)
-	s := Secret{of: of}
-	rand.Read(s.id[:])
-	return s, err
+	if err != nil {
+		return Secret{}, err
+	}
+	id := make([]byte, afterID-idAt)
+	rand.Read(id)
+	return newSecret(id, of), nil
 }
 
 // Public returns the public key.
-func (s Secret) Public() Key {
-	k := Key{id: s.id}
-	copy(k.of[:], s.of.Public().(ed25519.PublicKey))
-	return k
-}
+func (s Secret) Public() Key { return s.Key }
 
 // A file of a secret key has these bytes in base64; the last three fields are encrypted.
 const (
@@ -103,7 +115,7 @@ const (
 	saltAt   = 6                       // 32 bytes
 	opsAt    = 38                      // u64
 	memAt    = 46                      // u64
-	idAt     = 54                      // 8 bytes
+	numberAt = 54                      // the ID
 	secretAt = 62                      // 64 bytes
 	sumAt    = 126                     // BLAKE2b-256 of the algorithm, the ID and the key, if it is encrypted
 	fileLen  = sumAt + blake2b.Size256 //
@@ -115,13 +127,13 @@ const (
 func (s Secret) File() []byte {
 	b := make([]byte, fileLen)
 	copy(b, signAlg+"\x00\x00B2")
-	copy(b[idAt:], s.id[:])
+	copy(b[numberAt:], s.Key[idAt:afterID])
 	copy(b[secretAt:], s.of)
-	return fmt.Appendf(nil, "%sminisign secret key %s, without a password\n%s\n", untrusted, idText(s.id), base64.StdEncoding.EncodeToString(b))
+	return fmt.Appendf(nil, "%sminisign secret key %s, without a password\n%s\n", untrusted, s.ID(), encode(b))
 }
 
 func keySum(b []byte) [blake2b.Size256]byte {
-	return blake2b.Sum256(append(bytes.Clone(b[:kdfAt]), b[idAt:sumAt]...))
+	return blake2b.Sum256(slices.Concat(b[:kdfAt], b[numberAt:sumAt]))
 }
 
 // ErrPassword means that a secret key is encrypted, and the password is missing or wrong.
@@ -129,18 +141,12 @@ var ErrPassword = errors.New("the secret key is encrypted")
 
 // ParseSecret reads the file of a secret key, which may be encrypted with a password.
 func ParseSecret(file []byte, password string) (s Secret, err error) {
-	bad := errors.New("not a secret key of minisign")
-	lines := linesOf(file)
-	if len(lines) < 2 {
-		return s, bad
+	lines := append(linesOf(file), "", "")
+	b, ok := decode(lines[1], signAlg, fileLen)
+	if !ok || string(b[sumAlgAt:saltAt]) != "B2" || string(b[kdfAt:sumAlgAt]) != "\x00\x00" && string(b[kdfAt:sumAlgAt]) != kdf {
+		return s, errors.New("not a secret key of minisign")
 	}
-	b, err := base64.StdEncoding.Strict().DecodeString(lines[1])
-	if err != nil || len(b) != fileLen || string(b[:kdfAt]) != signAlg || string(b[sumAlgAt:saltAt]) != "B2" {
-		return s, bad
-	}
-	switch string(b[kdfAt:sumAlgAt]) {
-	case "\x00\x00":
-	case kdf:
+	if b[kdfAt] != 0 {
 		if password == "" {
 			return s, ErrPassword
 		}
@@ -148,23 +154,20 @@ func ParseSecret(file []byte, password string) (s Secret, err error) {
 		if err != nil {
 			return s, err
 		}
-		stream, err := scrypt.Key([]byte(password), b[saltAt:opsAt], n, scryptR, p, fileLen-idAt)
+		stream, err := scrypt.Key([]byte(password), b[saltAt:opsAt], n, scryptR, p, fileLen-numberAt)
 		if err != nil {
 			return s, err
 		}
-		subtle.XORBytes(b[idAt:], b[idAt:], stream)
+		subtle.XORBytes(b[numberAt:], b[numberAt:], stream)
 		if sum := keySum(b); subtle.ConstantTimeCompare(sum[:], b[sumAt:]) == 0 {
 			return s, fmt.Errorf("%w, and this is not its password", ErrPassword)
 		}
-	default:
-		return s, bad
 	}
-	copy(s.id[:], b[idAt:])
-	s.of = ed25519.PrivateKey(b[secretAt:sumAt])
-	if !bytes.Equal(ed25519.NewKeyFromSeed(s.of.Seed()), s.of) {
+	of := ed25519.PrivateKey(b[secretAt:sumAt])
+	if !bytes.Equal(ed25519.NewKeyFromSeed(of.Seed()), of) {
 		return s, errors.New("the secret key is damaged")
 	}
-	return s, nil
+	return newSecret(b[numberAt:secretAt], of), nil
 }
 
 const scryptR = 8
@@ -175,79 +178,58 @@ func scryptOf(ops, mem uint64) (n, p int, err error) {
 	if mem > mostKDF || ops > mostKDF {
 		return 0, 0, fmt.Errorf("the password of the secret key takes %d bytes of memory, expected at most %d", max(mem, ops), mostKDF)
 	}
-	most, rounds := mem/(scryptR*128), uint64(0)
-	if ops < mem/32 {
-		most, rounds = ops/(scryptR*4), 1
-	}
-	log := 1
-	for uint64(1)<<log <= most/2 {
-		log++
-	}
-	if rounds == 0 {
-		rounds = ops / 4 >> log / scryptR
-	}
-	return 1 << log, int(max(rounds, 1)), nil
+	log := max(bits.Len64(min(mem/(scryptR*128), ops/(scryptR*4))/2), 1)
+	return 1 << log, max(int(ops/(scryptR*4)>>log), 1), nil
 }
 
 // SignOnly returns the line of a file of a signature that signs a message alone.
 func (s Secret) SignOnly(message []byte) string {
 	sum := blake2b.Sum512(message)
-	return base64.StdEncoding.EncodeToString(slices.Concat([]byte(hashedAlg), s.id[:], ed25519.Sign(s.of, sum[:])))
+	return encode([]byte(hashedAlg), s.Key[idAt:afterID], ed25519.Sign(s.of, sum[:]))
 }
 
 // Sign returns a file that signs a message together with a comment of one line.
 func (s Secret) Sign(message []byte, comment string) []byte {
 	only := s.SignOnly(message)
-	sig, _ := parseOnly(only)
-	all := ed25519.Sign(s.of, append(sig.sig, comment...))
-	return fmt.Appendf(nil, "%ssignature by holdall\n%s\n%s%s\n%s\n", untrusted, only, trusted, comment, base64.StdEncoding.EncodeToString(all))
+	one, _ := decode(only, hashedAlg, sigLen)
+	all := ed25519.Sign(s.of, append(one[afterID:], comment...))
+	return fmt.Appendf(nil, "%ssignature by holdall\n%s\n%s%s\n%s\n", untrusted, only, trusted, comment, encode(all))
 }
 
 // A Signature is what a file of a signature has. Its comment is not proven before it is verified.
 type Signature struct {
 	Comment string
 
-	id       [8]byte
-	sig, all []byte
+	one []byte // of the message, with the key's ID
+	all []byte // of that and the comment
 }
 
-// KeyID is that of the key which has signed.
-func (s Signature) KeyID() string { return idText(s.id) }
+const sigLen = afterID + ed25519.SignatureSize
+
+var errSignature = errors.New("not a signature of minisign")
 
 // ParseSignature reads the file of a signature.
 func ParseSignature(file []byte) (s Signature, err error) {
-	bad := errors.New("not a signature of minisign")
 	lines := linesOf(file)
 	if len(lines) != 4 || !strings.HasPrefix(lines[0], untrusted) {
-		return s, bad
+		return s, errSignature
 	}
-	s, ok1 := parseOnly(lines[1])
+	one, ok := decode(lines[1], hashedAlg, sigLen)
+	comment, has := strings.CutPrefix(lines[2], trusted)
 	all, err := base64.StdEncoding.Strict().DecodeString(lines[3])
-	comment, ok2 := strings.CutPrefix(lines[2], trusted)
-	if err != nil || !ok1 || !ok2 || len(all) != ed25519.SignatureSize {
-		return Signature{}, bad
+	if err != nil || !ok || !has || len(all) != ed25519.SignatureSize {
+		return s, errSignature
 	}
-	s.Comment, s.all = comment, all
-	return s, nil
-}
-
-func parseOnly(line string) (s Signature, ok bool) {
-	raw, err := base64.StdEncoding.Strict().DecodeString(line)
-	if err != nil || len(raw) != 2+len(s.id)+ed25519.SignatureSize || string(raw[:2]) != hashedAlg {
-		return s, false
-	}
-	copy(s.id[:], raw[2:])
-	s.sig = raw[2+len(s.id):]
-	return s, true
+	return Signature{comment, one, all}, nil
 }
 
 // VerifyOnly verifies what SignOnly has returned.
 func VerifyOnly(line string, message []byte, keys []Key) error {
-	s, ok := parseOnly(line)
+	one, ok := decode(line, hashedAlg, sigLen)
 	if !ok {
-		return errors.New("not a signature of minisign")
+		return errSignature
 	}
-	_, err := s.verify(message, keys, false)
+	_, err := Signature{one: one}.Verify(message, keys)
 	return err
 }
 
@@ -256,21 +238,18 @@ var ErrKey = errors.New("signed with another key")
 
 // Verify returns which of the keys has signed the message and the comment of s.
 func (s Signature) Verify(message []byte, keys []Key) (Key, error) {
-	return s.verify(message, keys, true)
-}
-
-func (s Signature) verify(message []byte, keys []Key, comment bool) (Key, error) {
 	sum := blake2b.Sum512(message)
 	for _, k := range keys {
-		if k.id != s.id {
+		if !bytes.Equal(k[idAt:afterID], s.one[idAt:afterID]) {
 			continue
 		}
-		if !ed25519.Verify(k.of[:], sum[:], s.sig) || comment && !ed25519.Verify(k.of[:], append(bytes.Clone(s.sig), s.Comment...), s.all) {
+		of, sig := ed25519.PublicKey(k[afterID:]), s.one[afterID:]
+		if !ed25519.Verify(of, sum[:], sig) || s.all != nil && !ed25519.Verify(of, slices.Concat(sig, []byte(s.Comment)), s.all) {
 			return k, fmt.Errorf("the signature by key %s is wrong", k.ID())
 		}
 		return k, nil
 	}
-	return Key{}, fmt.Errorf("%w, %s", ErrKey, s.KeyID())
+	return Key{}, fmt.Errorf("%w, %s", ErrKey, idText(s.one))
 }
 
 // linesOf splits a file into lines. It returns none of a file that is too long.
@@ -278,9 +257,5 @@ func linesOf(b []byte) []string {
 	if len(b) > MaxFile {
 		return nil
 	}
-	lines := strings.Split(strings.TrimRight(string(b), "\r\n"), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimSuffix(lines[i], "\r")
-	}
-	return lines
+	return strings.Split(strings.ReplaceAll(strings.TrimRight(string(b), "\r\n"), "\r\n", "\n"), "\n")
 }

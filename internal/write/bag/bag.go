@@ -30,12 +30,14 @@ import (
 
 const (
 	declaration = "bagit.txt"
+	information = "bag-info.txt"
 	data        = "data/"
 	algo        = "sha256" // of new bags
 )
 
 var (
 	versions  = regexp.MustCompile(`^BagIt-Version: *([0-9]+\.[0-9]+)\s+Tag-File-Character-Encoding: *(?i:UTF-8)\s*$`)
+	oxum      = regexp.MustCompile(`(?mi)^Payload-Oxum: *([0-9]+\.[0-9]+)\s*$`)
 	manifests = regexp.MustCompile(`^(tag)?manifest-([a-z0-9]+)\.txt$`)
 	old       = strings.NewReplacer("%0A", "\n", "%0a", "\n", "%0D", "\r", "%0d", "\r") // before version 1
 	decoded   = strings.NewReplacer("%0A", "\n", "%0a", "\n", "%0D", "\r", "%0d", "\r", "%25", "%")
@@ -43,87 +45,102 @@ var (
 	encode    = strings.NewReplacer("\n", "%0A", "\r", "%0D", "%", "%25")
 )
 
-// Declaration returns the beginning of the file that makes src a bag, or "" if it is none.
-func Declaration(ctx context.Context, src *content.Source) string {
-	e, err := src.Reader.Lookup(ctx, declaration)
-	if err != nil { // what cannot be looked up is no bag that could be checked
+// Find returns the beginning of the file that makes src a bag, and where in src the bag is: everywhere, or below
+// the only folder. If it is none, declared is "".
+func Find(ctx context.Context, src *content.Source) (base, declared string) {
+	if declared = beginning(ctx, src, declaration); declared != "" {
+		return "", declared
+	}
+	for e, err := range src.Reader.ReadDir(ctx, ".") {
+		if err != nil || base != "" || e.Kind != format.Dir {
+			return "", ""
+		}
+		base = e.Name + "/"
+	}
+	return base, beginning(ctx, src, base+declaration)
+}
+
+// beginning returns the beginning of a file, or "" if it cannot be looked up.
+func beginning(ctx context.Context, src *content.Source, name string) string {
+	e, err := src.Reader.Lookup(ctx, name)
+	if err != nil {
 		return ""
 	}
-	b := make([]byte, 1<<10)
+	b := make([]byte, min(max(e.Size, 0), 64<<10))
 	n, _ := src.ReadAt(ctx, e, b, 0)
 	return cmp.Or(string(b[:n]), "nothing")
 }
 
-// parse calls each with the names and digests in a manifest, or with what is wrong with a line.
-func parse(r io.Reader, algo string, names *strings.Replacer, each func(name, sum string, wrong error)) error {
-	s, size := bufio.NewScanner(r), digest.New(algo).Size()
+// A list is what a manifest has.
+type list struct {
+	name, algo string
+	payload    bool              // or of other files
+	sums       map[string]string // by name, of files that were not compared yet
+}
+
+// read reads a manifest, and calls wrong for each line that cannot be right.
+func (l *list) read(r io.Reader, names *strings.Replacer, wrong func(text string, a ...any)) error {
+	s, size := bufio.NewScanner(r), digest.New(l.algo).Size()
 	for n := 1; s.Scan(); n++ {
 		text := s.Text()
 		at := max(strings.IndexAny(text, " \t"), 0)
 		name := names.Replace(strings.TrimPrefix(strings.TrimPrefix(strings.TrimLeft(text[at:], " \t"), "*"), "./"))
 		b, err := hex.DecodeString(text[:at])
-		if fault := naming.Fault(name); err != nil || len(b) != size || fault != "" {
-			err = fmt.Errorf("line %d is not a digest and the name of a file in the bag", n)
+		_, twice := l.sums[name]
+		switch {
+		case err != nil || len(b) != size || naming.Fault(name) != "":
+			wrong("line %d is not a digest and the name of a file in the bag", n)
+		case twice || strings.HasPrefix(name, data) != l.payload:
+			delete(l.sums, name)
+			wrong("%s does not belong into it, or is in it twice", format.Escape(name))
+		default:
+			l.sums[name] = string(b)
 		}
-		each(name, string(b), err)
 	}
 	return s.Err()
 }
 
-// Check compares all files of a bag with its manifests. It tells what is wrong, missing or not in
-// each manifest, one at a time, and reports whether there was anything.
-func Check(ctx context.Context, src *content.Source, declared string, m *meter.Meter, tell func(format.Problem)) (bad bool, err error) {
-	var mu sync.Mutex
-	wrong := func(e format.Entry, err error) {
-		mu.Lock()
-		defer mu.Unlock()
+// Check compares all files of a bag, as Find has found it, with its manifests. It tells what is wrong, missing or
+// not in each manifest, one at a time, and reports whether there was anything.
+func Check(ctx context.Context, src *content.Source, base, declared string, m *meter.Meter, tell func(format.Problem)) (bad bool, err error) {
+	wrong := func(e format.Entry, text string, a ...any) {
 		bad = true
-		tell(src.Problem(ctx, e, err))
+		tell(src.Problem(ctx, e, fmt.Errorf(text, a...)))
 	}
 	names, version := decoded, versions.FindStringSubmatch(declared)
 	switch {
 	case version == nil:
-		wrong(format.Entry{Name: declaration}, errors.New("expected BagIt-Version and Tag-File-Character-Encoding, which must be UTF-8"))
+		wrong(format.Entry{Name: base + declaration}, "expected BagIt-Version and Tag-File-Character-Encoding, which must be UTF-8")
 		return bad, nil
 	case version[1] < "1":
 		names = old
 	}
-	type key struct{ name, manifest string }
-	want := map[key]string{}                                 // digests
-	lists := map[bool]map[string]string{true: {}, false: {}} // algorithms of manifests of the payload, and of other files
+	var lists []*list
 	for e, err := range src.Packed(ctx) {
-		found := manifests.FindStringSubmatch(e.Name)
+		name := strings.TrimPrefix(e.Name, base)
+		found := manifests.FindStringSubmatch(name)
 		switch {
 		case err != nil:
 			return bad, err
-		case e.Name == "fetch.txt" && e.Size > 0:
-			wrong(e, errors.New("files that are still to be fetched are not supported: complete the bag first"))
+		case name == "fetch.txt" && e.Size > 0:
+			wrong(e, "files that are still to be fetched are not supported: complete the bag first")
 		case found != nil && !digest.Known(found[2]):
-			wrong(e, errors.New("unknown digest: expected md5, sha1, sha256 or sha512"))
+			wrong(e, "unknown digest: expected md5, sha1, sha256 or sha512")
 		case found != nil:
-			lists[found[1] == ""][e.Name] = found[2]
-			err := parse(src.Open(ctx, e, 0).Checked(), found[2], names, func(name, sum string, err error) {
-				k := key{name, e.Name}
-				if _, twice := want[k]; err == nil && (twice || strings.HasPrefix(name, data) != (found[1] == "")) {
-					err = fmt.Errorf("%s does not belong into it, or is in it twice", format.Escape(name))
-				}
-				if want[k] = sum; err != nil {
-					delete(want, k)
-					wrong(e, err)
-				}
-			})
+			l := &list{name, found[2], found[1] == "", map[string]string{}}
+			lists = append(lists, l)
+			err := l.read(src.Open(ctx, e, 0).Checked(), names, func(text string, a ...any) { wrong(e, text, a...) })
 			if err != nil {
 				return bad, fmt.Errorf("%s: %w", e.Name, err)
 			}
 		}
 	}
-	if len(lists[true]) == 0 {
-		wrong(format.Entry{Name: declaration}, errors.New("a bag has at least one manifest"))
+	if !slices.ContainsFunc(lists, func(l *list) bool { return l.payload }) {
+		wrong(format.Entry{Name: base + declaration}, "a bag has at least one manifest")
 	}
 	files := func(yield func(format.Entry, error) bool) {
 		for e, err := range src.Packed(ctx) {
-			if err == nil && e.Kind == format.HardLink {
-				name := e.Name
+			if name := e.Name; err == nil && e.Kind == format.HardLink {
 				e, err = src.Reader.Lookup(ctx, e.Link)
 				e.Name = name
 			}
@@ -132,11 +149,16 @@ func Check(ctx context.Context, src *content.Source, declared string, m *meter.M
 			}
 		}
 	}
+	var mu sync.Mutex
+	var size, count int64 // of the payload
 	err = src.Sweep(ctx, files, content.AnyOrder, func(c content.Content, err error) error {
-		e, inData, hashes, to := c.Entry, strings.HasPrefix(c.Entry.Name, data), map[string]hash.Hash{}, []io.Writer{}
-		for manifest, algo := range lists[inData] {
-			hashes[manifest] = digest.New(algo)
-			to = append(to, hashes[manifest])
+		e, name := c.Entry, strings.TrimPrefix(c.Entry.Name, base)
+		inData, hashes, to := strings.HasPrefix(name, data), make([]hash.Hash, len(lists)), []io.Writer{}
+		for i, l := range lists {
+			if l.payload == inData {
+				hashes[i] = digest.New(l.algo)
+				to = append(to, hashes[i])
+			}
 		}
 		if err == nil {
 			err = c.CopyTo(ctx, io.MultiWriter(to...), m)
@@ -145,33 +167,44 @@ func Check(ctx context.Context, src *content.Source, declared string, m *meter.M
 			return err
 		}
 		m.Add(1, 0)
-		for manifest, algo := range lists[inData] {
-			mu.Lock()
-			sum, listed := want[key{e.Name, manifest}]
-			delete(want, key{e.Name, manifest})
-			mu.Unlock()
-			if e.Digest = (format.Digest{Algo: algo, Sum: sum}); err == nil && listed {
-				err = digest.Compare(e, format.Digest{Algo: algo, Sum: string(hashes[manifest].Sum(nil))})
+		mu.Lock()
+		defer mu.Unlock()
+		if inData {
+			size, count = size+e.Size, count+1
+		}
+		for i, l := range lists {
+			if hashes[i] == nil {
+				continue
+			}
+			sum, listed := l.sums[name]
+			delete(l.sums, name)
+			if e.Digest = (format.Digest{Algo: l.algo, Sum: sum}); err == nil && listed {
+				err = digest.Compare(e, format.Digest{Algo: l.algo, Sum: string(hashes[i].Sum(nil))})
 			} else if !listed && inData {
-				wrong(e, fmt.Errorf("it is not in %s", manifest))
+				wrong(e, "it is not in %s", l.name)
 			}
 		}
 		if err != nil {
-			wrong(e, err)
+			wrong(e, "%w", err)
 		}
 		return nil
 	})
-	for _, k := range slices.SortedFunc(maps.Keys(want), func(a, b key) int { return strings.Compare(a.name+a.manifest, b.name+b.manifest) }) {
-		if err == nil {
-			wrong(format.Entry{Name: k.name}, fmt.Errorf("it is in %s, but not in the bag", k.manifest))
+	if err != nil {
+		return bad, err
+	}
+	for _, l := range lists {
+		for _, name := range slices.Sorted(maps.Keys(l.sums)) {
+			wrong(format.Entry{Name: base + name}, "it is in %s, but not in the bag", l.name)
 		}
 	}
-	return bad, err
+	if want, got := oxum.FindStringSubmatch(beginning(ctx, src, base+information)), fmt.Sprintf("%d.%d", size, count); want != nil && want[1] != got {
+		wrong(format.Entry{Name: base + information}, "Payload-Oxum, the size and the number of files in %s: expected %s, found %s", data, want[1], got)
+	}
+	return bad, nil
 }
 
-// Write writes the entries of src as a folder called name in st, which appears as a whole: as they
-// are if src is a bag, otherwise as the payload of a new one. The first entry that cannot be written
-// ends it.
+// Write writes the entries of src as a folder called name in st, which appears as a whole: as they are if src is a bag,
+// otherwise as the payload of a new one. The first entry that cannot be written ends it.
 func Write(ctx context.Context, src *content.Source, st store.Store, name string, isBag bool, info string, o unpack.Options) (done unpack.Done, err error) {
 	for e, err := range src.Packed(ctx) {
 		if err == nil && o.Filter.Wants(e.Name) && (e.Kind != format.Dir && !e.Kind.HasContent() || !utf8.ValidString(e.Name)) {
@@ -185,7 +218,7 @@ func Write(ctx context.Context, src *content.Source, st store.Store, name string
 	switch {
 	case o.DryRun:
 		return unpack.Extract(ctx, src, nil, o)
-	case begin == nil:
+	case begin == nil || st.Can().Over != nil:
 		return done, fmt.Errorf("a bag is a folder on a disk: %w", errors.ErrUnsupported)
 	}
 	f, err := begin(ctx, name)
@@ -242,6 +275,6 @@ func writeTags(dir, info string, sums map[string]string) error {
 		tags[name] = d.Sum
 		return os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666)
 	}
-	err := cmp.Or(write("bag-info.txt", info), write("manifest-"+algo+".txt", list(sums)), write(declaration, "BagIt-Version: "+version+"\nTag-File-Character-Encoding: UTF-8\n"))
+	err := cmp.Or(write(information, info), write("manifest-"+algo+".txt", list(sums)), write(declaration, "BagIt-Version: "+version+"\nTag-File-Character-Encoding: UTF-8\n"))
 	return cmp.Or(err, write("tagmanifest-"+algo+".txt", list(tags)))
 }

@@ -46,7 +46,8 @@ func archive(t testing.TB, files map[string]string) *content.Source {
 func said(t testing.TB, files map[string]string) (all []string) {
 	t.Helper()
 	src := archive(t, files)
-	bad, err := Check(t.Context(), src, Declaration(t.Context(), src), nil, func(p format.Problem) { all = append(all, p.Entry+": "+p.Message) })
+	base, declared := Find(t.Context(), src)
+	bad, err := Check(t.Context(), src, base, declared, nil, func(p format.Problem) { all = append(all, p.Entry+": "+p.Message) })
 	if err != nil || bad != (len(all) > 0) {
 		t.Fatal(bad, all, err)
 	}
@@ -87,6 +88,8 @@ func TestABagIsAsItsManifestsSay(t *testing.T) {
 		{"fetch.txt", "", nil},
 		{"tagmanifest-md5.txt", sum("x") + " bagit.txt\n", []string{"bagit.txt: expected md5:" + sum("x") + ", found md5:" + sum(head)}},
 		{"bagit.txt", "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-16\n", []string{"bagit.txt: expected BagIt-Version and Tag-File-Character-Encoding, which must be UTF-8"}},
+		{"bag-info.txt", "Payload-Oxum: 2.2\n", nil},
+		{"bag-info.txt", "Bagging-Date: 2026-01-01\r\npayload-oxum: 2.3\r\n", []string{"bag-info.txt: Payload-Oxum, the size and the number of files in data/: expected 2.3, found 2.2"}},
 		// Before version 1.0 a percent sign stands for itself.
 		{"bagit.txt", strings.Replace(head, "1.0", "0.97", 1), []string{
 			"bagit.txt: expected", "data/d/n\nl%25: it is in manifest-md5.txt, but", "data/d/n\nl%25: it is in manifest-sha512.txt, but", "data/d/n\nl%: it is not in manifest-md5", "data/d/n\nl%: it is not in manifest-sha512"}},
@@ -96,6 +99,15 @@ func TestABagIsAsItsManifestsSay(t *testing.T) {
 			delete(files, c.name)
 		}
 		all := said(t, files)
+		nested := map[string]string{}
+		for name, content := range files {
+			nested["bag/"+name] = content
+		}
+		for i, told := range said(t, nested) {
+			if i >= len(all) || told != "bag/"+all[i] {
+				t.Errorf("below a folder: %q, expected %q", told, all)
+			}
+		}
 		ok := len(all) == len(c.want)
 		for i := 0; ok && i < len(all); i++ {
 			ok = slices.ContainsFunc(strings.Split(c.want[i], "|"), func(one string) bool { return strings.HasPrefix(all[i], one) })
@@ -162,19 +174,21 @@ func FuzzManifest(f *testing.F) {
 		if newer {
 			names, encoder = decoded, encode
 		}
-		_ = parse(bytes.NewReader(b), "md5", names, func(name, sum string, err error) {
-			if err != nil {
-				return
-			}
-			if naming.Fault(name) != "" || len(sum) != md5.Size {
-				t.Errorf("%q: %q", name, sum)
-			}
-			if line := fmt.Sprintf("%x  %s\n", sum, encoder.Replace(name)); newer && !strings.ContainsAny(name[:1], " \t*.") {
-				again := ""
-				if err := parse(strings.NewReader(line), "md5", names, func(n, _ string, _ error) { again += n }); err != nil && len(line) < 1<<16 || err == nil && again != name {
-					t.Errorf("%q became %q, %v", name, again, err)
+		none := func(string, ...any) {}
+		for _, payload := range []bool{true, false} {
+			l := list{"", "md5", payload, map[string]string{}}
+			_ = l.read(bytes.NewReader(b), names, none)
+			for name, sum := range l.sums {
+				if naming.Fault(name) != "" || len(sum) != md5.Size || strings.HasPrefix(name, data) != payload {
+					t.Errorf("%q: %q", name, sum)
+				}
+				if line := fmt.Sprintf("%x  %s\n", sum, encoder.Replace(name)); newer && !strings.ContainsAny(name[:1], " \t*.") {
+					again := list{"", "md5", payload, map[string]string{}}
+					if err := again.read(strings.NewReader(line), names, none); err != nil && len(line) < 1<<16 || err == nil && again.sums[name] != sum {
+						t.Errorf("%q became %q, %v", name, again.sums, err)
+					}
 				}
 			}
-		})
+		}
 	})
 }
