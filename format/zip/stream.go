@@ -1,7 +1,6 @@
 package zip
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"hash/crc32"
@@ -20,7 +19,6 @@ type Stream struct {
 	at    uint64
 	count uint64
 	dir   kit.Spill
-	held  bytes.Buffer
 	buf   []byte
 	row   []byte
 }
@@ -28,12 +26,12 @@ type Stream struct {
 // NewStream returns a Stream that writes to out. If it must remember much, it uses scratch space.
 // The caller must call End when all entries have been added, and Close in any case.
 func NewStream(out io.Writer, scratch func() (sorter.Scratch, error)) *Stream {
-	return &Stream{out: out, dir: kit.Spill{Scratch: scratch, Most: 64 << 10}, buf: make([]byte, 64<<10)}
+	return &Stream{out: out, dir: kit.Spill{Scratch: scratch, Most: 16 << 10}}
 }
 
 // Add writes an entry, which must be a file, a folder or a symbolic link, and may have any name.
-// Content of up to 1 MiB is read completely before any of it is written. After an error of longer
-// content or of out, the stream cannot be continued.
+// Content that is an io.ReadSeeker is read twice: first its checksum is computed, which is in front of it then. After
+// an error of other content or of out, the stream cannot be continued.
 func (s *Stream) Add(ctx context.Context, e format.Entry, content io.Reader) error {
 	switch e.Kind {
 	case format.Dir:
@@ -44,25 +42,30 @@ func (s *Stream) Add(ctx context.Context, e format.Entry, content io.Reader) err
 	x := newRow(e, s.at)
 	x.size, x.stored = uint64(e.Size), uint64(e.Size)
 	sum := crc32.NewIEEE()
-	s.held.Reset()
-	behind := e.Size > kit.MostHeld
-	if behind {
-		x.flags |= flagBehind
-	} else {
-		s.held.Grow(int(max(0, e.Size)))
-		if err := kit.CopyContent(ctx, e, content, s.buf, sum, func(p []byte) error { s.held.Write(p); return nil }); err != nil {
+	again, held := content.(io.ReadSeeker)
+	if held {
+		err := kit.CopyContent(ctx, e, content, s.buf, nil, func(p []byte) error { sum.Write(p); return nil })
+		if err == nil {
+			_, err = again.Seek(0, io.SeekStart)
+		}
+		if err != nil {
 			return err
 		}
 		x.crc = sum.Sum32()
+	} else {
+		x.flags |= flagBehind
 	}
-	err := s.write(x.appendLocal(nil))
-	if err == nil {
-		err = s.write(s.held.Bytes())
-	}
-	if err != nil {
+	if err := s.write(x.appendLocal(nil)); err != nil {
 		return err
 	}
-	if behind {
+	if held {
+		if err := kit.CopyContent(ctx, e, content, s.buf, nil, s.write); err != nil {
+			return err
+		}
+	} else {
+		if s.buf == nil {
+			s.buf = make([]byte, 64<<10)
+		}
 		if err := kit.CopyContent(ctx, e, content, s.buf, sum, s.write); err != nil {
 			return err
 		}

@@ -378,10 +378,17 @@ func (c counted) Entry(i int) format.Entry {
 }
 
 // TestAZipThatNobodyReadsTakesLittle checks how much is read ahead for clients that ask for a zip
-// and read nothing.
+// and read nothing, and how much memory they take.
 func TestAZipThatNobodyReadsTakesLittle(t *testing.T) {
 	testkit.Serial(t)
-	for size, most := range map[int64]int64{0: 3000, 100: 3000, 10_000: 150, 900_000: 4} {
+	held := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC() // pools are empty after the second one
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc + m.StackInuse)
+	}
+	for size, most := range map[int64]int64{0: 1000, 100: 1000, 10_000: 50, 120_000: 4, 900_000: 4} {
 		synctest.Test(t, func(t *testing.T) {
 			var seen atomic.Int64
 			log := slog.New(slog.DiscardHandler)
@@ -395,12 +402,18 @@ func TestAZipThatNobodyReadsTakesLittle(t *testing.T) {
 			srv, l := &http.Server{Handler: serve.NewSite(set, serve.SiteOptions{Log: log})}, make(pipes)
 			go srv.Serve(l)
 			defer srv.Close()
+			defer l.dial("/zip/x/").Close()
+			synctest.Wait()
 			seen.Store(0)
-			const clients = 5
+			const clients = 50
+			before := held()
 			for range clients {
 				defer l.dial("/zip/x/").Close()
 			}
 			synctest.Wait()
+			if n := (held() - before) / clients; n > 256<<10 {
+				t.Errorf("of files of %d bytes, a client that reads nothing takes %d bytes of memory", size, n)
+			}
 			if n := seen.Load() / clients; n == 0 || n > most {
 				t.Errorf("of files of %d bytes, %d are read for a client that reads nothing, expected at most %d", size, n, most)
 			}

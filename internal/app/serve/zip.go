@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -80,6 +81,9 @@ func (s *sent) Write(p []byte) (n int, err error) {
 	return n, s.gone
 }
 
+// mostHeld is the longest content that is held in memory for a client, who may read nothing, unless it is there anyway.
+const mostHeld = 128 << 10
+
 // maxOnly is how many paths of a folder a request may name.
 const maxOnly = 1000
 
@@ -94,7 +98,7 @@ func among(only map[string]bool, name string) bool {
 
 // sendZip sends the contents of a folder, or some of them.
 func (h *handler) sendZip(ctx context.Context, w io.Writer, dir holdall.Entry, only map[string]bool) (err error) {
-	out := bufio.NewWriterSize(w, 64<<10)
+	out := bufio.NewWriterSize(w, 32<<10)
 	z := zip.NewStream(out, sorter.TempFile)
 	defer func() { err = errors.Join(err, z.Close()) }()
 	above := dir.Name + "/" // removed from names
@@ -141,7 +145,10 @@ func (h *handler) sendZip(ctx context.Context, w io.Writer, dir holdall.Entry, o
 		if e.Kind == format.Symlink {
 			e.HasMode = false
 		}
-		return z.Add(ctx, e, c.Checked())
+		if e.Size <= mostHeld || c.IsHeld() {
+			return c.WithSmall(func(b []byte) error { return z.Add(ctx, e, bytes.NewReader(b)) })
+		}
+		return z.Add(ctx, e, c.Streamed())
 	})
 	if err != nil {
 		return err

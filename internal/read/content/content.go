@@ -70,10 +70,7 @@ func (c Content) Trusted() Content {
 // returns any of it. If other content does not match the digest of its entry, the last Read returns
 // a *digest.Error and no bytes.
 func (c Content) Checked() io.Reader {
-	if c.vouched || c.trusted {
-		return c.r
-	}
-	if c.Entry.Size <= Small {
+	if c.Entry.Size <= Small && !c.vouched && !c.trusted {
 		return &wholeReader{size: c.Entry.Size, load: func(p []byte) error {
 			return c.WithSmall(func(b []byte) error {
 				copy(p, b)
@@ -81,7 +78,21 @@ func (c Content) Checked() io.Reader {
 			})
 		}}
 	}
+	return c.Streamed()
+}
+
+// Streamed is Checked, but holds no content in memory, however small.
+func (c Content) Streamed() io.Reader {
+	if c.vouched || c.trusted {
+		return c.r
+	}
 	return digest.NewChecked(c.r, c.Entry, nil)
+}
+
+// IsHeld reports whether the content is already in memory.
+func (c Content) IsHeld() bool {
+	_, held := c.inMemory()
+	return held
 }
 
 // Small is the longest content that is held in memory and verified before any of it is returned.
@@ -361,6 +372,10 @@ func (s *Source) Sweep(ctx context.Context, entries iter.Seq2[Entry, error], ord
 func (s *Source) sweep(ctx context.Context, entries iter.Seq2[Entry, error], order Order, each Each) error {
 	return s.sweepStored(ctx, entries, order, func(c Content, err error) error {
 		if p := s.proof(c.Entry); err != nil || !p.pieces {
+			if s.trusted && order == Sent && err == nil && !c.IsHeld() { // none of it is returned before it is compared
+				c = s.Open(ctx, c.Entry, 0)
+				defer c.Close()
+			}
 			return each(c, cmp.Or(err, s.refusal(c.Entry, p)))
 		}
 		if b, ok := c.inMemory(); ok {

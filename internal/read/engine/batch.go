@@ -44,7 +44,9 @@ type sweepItem struct {
 func (b *batch) size() int64 {
 	n := b.decoded + b.stored + int64(len(b.items))*itemCost
 	switch {
-	case b.need > smallBuf || b.read:
+	case b.read:
+		n += int64(cap(b.buf))
+	case b.need > smallBuf:
 		n += sweepBatch
 	default:
 		n += b.need
@@ -120,10 +122,10 @@ const (
 	solid
 )
 
-// look finds out where an item lies, as far as that affects how batches are cut. Errors in its
+// look finds out where an item lies, as far as that affects how batches are cut; most is their size. Errors in its
 // extents are left to the goroutine that reads them.
-func look(it Item) (p place) {
-	large := it.Entry.Size > sweepBatch
+func look(it Item, most int64) (p place) {
+	large := it.Entry.Size > most
 	n, decoded := 0, int64(0)
 	for e, err := range it.Extents {
 		if err != nil || e.Damaged || check(e) != nil {
@@ -180,8 +182,8 @@ func (s *sweep) batches(items iter.Seq2[Item, error]) iter.Seq2[*batch, error] {
 				yield(nil, err)
 				return
 			}
-			p := look(it)
-			if it.Entry.Size > sweepBatch {
+			p := look(it, s.large)
+			if it.Entry.Size > s.large {
 				if !flush() {
 					return
 				}
@@ -215,7 +217,7 @@ func (s *sweep) fits(b *batch, it Item, p place) bool {
 	if int64(len(b.items)) >= min(sweepItems, most/itemCost) || p.kind != nowhere && b.read != (p.kind == solid) {
 		return false
 	}
-	if most = min(most, sweepBatch); p.only.Size == 0 && it.Entry.Size > most-b.need {
+	if most = min(most, s.large); p.only.Size == 0 && it.Entry.Size > most-b.need {
 		return false
 	}
 	more := int64(0)
@@ -263,7 +265,7 @@ func (s *sweep) put(b *batch, it Item, p place) {
 	if p.kind == solid || b.read {
 		b.read = true
 		if b.buf == nil {
-			b.buf = getBuf(sweepBatch)
+			b.buf = getBuf(s.large)
 		}
 		x.content = b.buf[x.at:b.need]
 		x.err = s.g.ReadAt(s.ctx, it.Extents, x.content, 0)

@@ -44,9 +44,10 @@ func (g *Engine) Sweep(ctx context.Context, items iter.Seq2[Item, error], ordere
 	return g.sweep(ctx, items, ordered, 0, each)
 }
 
-// Send is Sweep in order for a client that may stop reading. At first, it reads little ahead: 256 KiB
-// of a disk, 1 MiB of a network, or one batch. The system may hold 8 MiB for a client that reads
-// nothing. After these, it reads ahead half of what the client has taken.
+// Send is Sweep in order for a client that may stop reading. At first, it reads little ahead: 64 KiB
+// of a disk, 256 KiB of a network, or one batch; items of a disk over 128 KiB are streamed. The system may hold
+// 8 MiB for a client that reads nothing. After these, it reads ahead half of what the client has taken, as
+// long as all such sweeps together have no more than mostSending.
 func (g *Engine) Send(ctx context.Context, items iter.Seq2[Item, error], each Each) error {
 	first := int64(farFirst)
 	if g.limits.Ahead == 0 {
@@ -65,7 +66,11 @@ func (g *Engine) sweep(ctx context.Context, items iter.Seq2[Item, error], ordere
 	// Its cursors are its own, so no other read moves them.
 	own := &Engine{open: g.open, limits: g.limits, units: g.units, cursors: cursors{one: true}}
 	defer own.Close()
-	s := &sweep{g: own, ctx: ctx, each: each, room: room{first: first, freed: make(chan struct{}, 1)}}
+	s := &sweep{g: own, ctx: ctx, each: each, large: sweepBatch, room: room{first: first, freed: make(chan struct{}, 1)}}
+	if first == nearFirst {
+		s.large = nearLarge
+	}
+	defer s.room.end()
 	deliver := func(ctx context.Context, b *batch) error {
 		defer s.finish(b)
 		err := s.deliver(ctx, b)
@@ -86,11 +91,12 @@ func (g *Engine) sweep(ctx context.Context, items iter.Seq2[Item, error], ordere
 
 // A sweep is the state of one Sweep.
 type sweep struct {
-	g    *Engine
-	ctx  context.Context
-	each Each
-	room room
-	last []*unit // of the last item that was put in a batch
+	g     *Engine
+	ctx   context.Context
+	each  Each
+	room  room
+	large int64   // an item larger than that is streamed
+	last  []*unit // of the last item that was put in a batch
 
 	// mixed is set if items come in no order. The units used last are then kept, the latest in
 	// front.
@@ -213,11 +219,19 @@ type room struct {
 	held  int64
 	sent  atomic.Int64
 	freed chan struct{}
+
+	borrowed int64 // of held, from the others
 }
 
+// sending is what all rooms with a first one hold together besides that.
+var sending atomic.Int64
+
+const mostSending = 64 << 20
+
 const (
-	nearFirst  = 256 << 10
-	farFirst   = 1 << 20
+	nearFirst  = 64 << 10
+	nearLarge  = 128 << 10
+	farFirst   = 256 << 10
 	headCost   = 128     // what is sent of an item besides its content
 	unread     = 8 << 20 // what the system may hold of what was sent
 	sweepParts = 4       // batches that the room has space for
@@ -236,6 +250,13 @@ func (r *room) take(ctx context.Context, n int64) error {
 		most := r.most()
 		r.mu.Lock()
 		ok := r.held == 0 || n <= most-r.held
+		if ok && r.first > 0 && r.held > 0 && n > r.first-r.held {
+			if ok = sending.Add(n) <= mostSending; ok {
+				r.borrowed += n
+			} else {
+				sending.Add(-n)
+			}
+		}
 		if ok {
 			r.held += n
 		}
@@ -251,9 +272,19 @@ func (r *room) take(ctx context.Context, n int64) error {
 	}
 }
 
+// giveBack gives up to n bytes to the others.
+func (r *room) giveBack(n int64) {
+	n = min(n, r.borrowed)
+	r.borrowed -= n
+	sending.Add(-n)
+}
+
+func (r *room) end() { r.giveBack(r.borrowed) }
+
 func (r *room) give(n int64) {
 	r.mu.Lock()
 	r.held -= n
+	r.giveBack(n)
 	r.mu.Unlock()
 	select {
 	case r.freed <- struct{}{}:
