@@ -208,6 +208,7 @@ func (p opening) healed(ctx context.Context) (*Archive, error) {
 	near := p.st.Can().Near
 	var g *parity.Guard
 	var why error
+	var sound atomic.Bool // as far as it shows itself
 	locate := func() {
 		if g, why = parity.Locate(ctx, p.st, p.name, p.o.Parity); g != nil {
 			g.OnHeal, g.Unsound = p.o.OnHeal, p.unsoundAnywhere
@@ -223,10 +224,15 @@ func (p opening) healed(ctx context.Context) (*Archive, error) {
 		by = g.Store()
 	case g.Suits == nil:
 		by = g.StoreIf(func(ctx context.Context, object string, off, n int64) bool {
-			return g.Look(ctx) == nil && p.unsound(ctx, object, off, n)
+			damaged := g.Look(ctx) == nil && p.unsound(ctx, object, off, n)
+			sound.Store(!damaged)
+			return damaged
 		})
 	}
 	a, err := p.from(ctx, by)
+	if sound.Load() && g.Suits == nil && g.IsShort() { // it is no part of what the parity belongs to
+		g.Suits = errSound
+	}
 	if err != nil && ctx.Err() == nil && !storekit.Temporary(err) || err == nil && a.Doubt() != nil {
 		heals := false
 		switch {
@@ -259,6 +265,8 @@ func (p opening) healed(ctx context.Context) (*Archive, error) {
 	a.parity = why
 	return a, nil
 }
+
+var errSound = errors.New("it belongs to another version of the archive, which is sound")
 
 // reopen opens the archive in another store, by itself.
 func (p opening) reopen(ctx context.Context, st store.Store) (*content.Source, error) {

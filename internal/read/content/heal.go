@@ -64,7 +64,7 @@ func (h *healer) use(g *parity.Guard) {
 	}
 	h.guard = g
 	h.checked, h.healed, h.plain = h.s.Over(g.Checked()), h.s.Over(g.Store()), h.s.Over(h.s.Store)
-	h.found.Store(g.Suits == nil)
+	h.found.Store(g.Suits == nil && (h.reopen == nil || !g.IsShort()))
 }
 
 // known reports whether parity was found that has the blocks of the archive in their places.

@@ -197,6 +197,9 @@ func (g *Guard) compare() {
 	}
 }
 
+// IsShort reports whether something of the archive is missing. What is there may then lie elsewhere than it did.
+func (g *Guard) IsShort() bool { return g.anyShort }
+
 // Look checks some blocks of the archive on the first call and returns Suits. After Locate it must
 // be called before computed blocks are used.
 func (g *Guard) Look(ctx context.Context) error { return cmp.Or(g.look(ctx), g.Suits) }
