@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/zeebo/blake3"
+
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/read/digest"
 	"github.com/holdall/holdall/internal/read/engine"
@@ -16,54 +18,31 @@ import (
 	"github.com/holdall/holdall/store/storekit"
 )
 
-// A Sum is a digest that can stand for bytes: nobody can find others that have it. The zero value is none.
-type Sum [1 + kept.DigestLen]byte
+// A Sum is the BLAKE3 of bytes, which can stand for them: nobody can find others that have it. The zero value is none.
+type Sum = digest.Piece
 
-// Algos are the algorithms of a Sum. Its first byte is the number of one, from 1.
-var Algos = []string{"blake3", "sha256"}
-
-// SumOf returns the zero value for a digest that only detects accidents.
-func SumOf(d format.Digest) (s Sum) {
-	if i := slices.Index(Algos, d.Algo); i >= 0 && len(d.Sum) == kept.DigestLen {
-		s[0] = byte(i + 1)
-		copy(s[1:], d.Sum)
+// sumOf returns the zero value for a digest of another kind.
+func sumOf(d format.Digest) (s Sum) {
+	if d.Algo == "blake3" && len(d.Sum) == len(s) {
+		copy(s[:], d.Sum)
 	}
 	return s
 }
 
-func blake3Sum(d [kept.DigestLen]byte) Sum {
-	return SumOf(format.Digest{Algo: "blake3", Sum: string(d[:])})
-}
-
-// Algo returns the algorithm, or "" for none.
-func (s Sum) Algo() string {
-	if s[0] == 0 {
-		return ""
-	}
-	return Algos[s[0]-1]
-}
-
-// Digest is the reverse of SumOf.
-func (s Sum) Digest() format.Digest { return format.Digest{Algo: s.Algo(), Sum: string(s[1:])} }
-
-// CopySum copies the n bytes that r has to w, and returns their digest; "" is no algorithm.
-func CopySum(w io.Writer, r io.Reader, n int64, algo string) (s Sum, err error) {
+// CopySum copies the n bytes that r has to w, and returns their digest.
+func CopySum(w io.Writer, r io.Reader, n int64) (sum Sum, err error) {
 	if n <= Small {
 		err = Content{Entry: Entry{Size: n}, r: r, vouched: true}.WithSmall(func(b []byte) error {
-			d, _ := digest.Of(algo, b)
-			s = SumOf(d)
+			sum = blake3.Sum256(b)
 			_, err := w.Write(b)
 			return err
 		})
-		return s, err
+		return sum, err
 	}
-	if algo == "" {
-		_, err = io.CopyN(w, r, n)
-		return s, err
-	}
-	sums := digest.NewReader(r, algo)
-	_, err = io.CopyN(w, sums, n)
-	return SumOf(sums.Sum()), err
+	h := blake3.New()
+	_, err = io.CopyN(io.MultiWriter(h, w), r, n)
+	h.Sum(sum[:0])
+	return sum, err
 }
 
 // A Range is a run of stored bytes.
@@ -74,14 +53,12 @@ type Range struct {
 	Sum    Sum // of these bytes
 }
 
-func (r Range) end() int64 { return r.Off + r.N }
-
 // A Layout says what the objects of an archive consist of.
 type Layout struct {
 	Objects []string // names in the store
 	Sizes   []int64
-	Ranges  []Range // of all objects, in order, without gaps
-	Proven  bool    // some have a sum
+	Ranges  []Range
+	Proven  bool // some have a sum
 
 	numbers map[string]int // of Objects
 	chunk   int64          // contents are cut in pieces of this length; 0 if they are not
@@ -93,9 +70,10 @@ func (l *Layout) add(object string, size int64) int {
 	return l.numbers[object]
 }
 
-// Layout returns where the archive has which bytes, as far as it or its index says. Bytes that several
-// entries share, or that nothing is known of, are in one range each. If the archive is compared with another one, like
-// is that one's layout: equal bytes are then cut in the same way.
+// Layout returns where the archive has which bytes, as far as it or its index says. Ranges of all objects follow each
+// other without gaps; what several entries share, or nothing is known of, is in one range each. To find what another
+// archive has in common with this one, like is that one's layout: equal bytes are then cut in the same way, and ranges
+// may have gaps, or have bytes in common.
 func (s *Source) Layout(ctx context.Context, like *Layout) (*Layout, error) {
 	x := s.Index()
 	l, err := s.layout(ctx, x, like)
@@ -125,7 +103,7 @@ func (s *Source) layout(ctx context.Context, x *kept.Index, like *Layout) (l *La
 				return nil, err
 			}
 			if i, ok := l.numbers[strings.TrimRight(s.Name, "/")+p.Object]; ok {
-				all = append(all, Range{Object: i, Off: p.Off, N: p.N, Sum: blake3Sum(p.Sum)})
+				all = append(all, Range{Object: i, Off: p.Off, N: p.N, Sum: p.Sum})
 			}
 		}
 	} else if l.chunk > 0 && s.Loose == 0 {
@@ -157,14 +135,16 @@ func (s *Source) layout(ctx context.Context, x *kept.Index, like *Layout) (l *La
 			all = append(all, p)
 		}
 	}
-	l.fill(all)
+	if l.Ranges = all; like == nil {
+		l.fill(all)
+	}
 	return l, nil
 }
 
 // cutContent returns e's content as ranges with digests, as far as e and an index have them. Their offsets are in the
 // content.
 func cutContent(ctx context.Context, x *kept.Index, e Entry, chunk int64) (all []Range, err error) {
-	if own := SumOf(e.Digest); e.Size > 0 && (chunk == 0 || e.Size <= chunk && own != Sum{}) {
+	if own := sumOf(e.Digest); e.Size > 0 && (chunk == 0 || e.Size <= chunk && own != Sum{}) {
 		return []Range{{N: e.Size, Sum: own}}, nil
 	}
 	for at := int64(0); at < e.Size; at += chunk {
@@ -175,9 +155,7 @@ func cutContent(ctx context.Context, x *kept.Index, e Entry, chunk int64) (all [
 	}
 	sums, err := x.Digests(ctx, e, 0, int64(len(all)))
 	for i, sum := range sums {
-		if sum != (digest.Piece{}) { // it was not damaged
-			all[i].Sum = blake3Sum(sum)
-		}
+		all[i].Sum = sum // none of what was damaged
 	}
 	return all, err
 }
@@ -193,11 +171,7 @@ func (s *Source) Is(ctx context.Context, e Entry, r io.Reader) bool {
 	}
 	pieces, err := cutContent(ctx, x, e, chunk)
 	for _, p := range pieces {
-		if p.Sum == (Sum{}) || err != nil {
-			return false
-		}
-		var got Sum
-		if got, err = CopySum(io.Discard, r, p.N, p.Sum.Algo()); got != p.Sum {
+		if got, cerr := CopySum(io.Discard, r, p.N); cerr != nil || got != p.Sum {
 			return false
 		}
 	}
@@ -241,34 +215,25 @@ func (s *Source) objectsOf(ctx context.Context) (*Layout, error) {
 	return l, err
 }
 
-// fill sets the ranges to all, in their place in memory, without overlaps and gaps. Of two that overlap, the first counts.
+// fill sets the ranges to all, without overlaps and gaps. Of two that overlap, the first counts.
 func (l *Layout) fill(all []Range) {
-	inOrder := func(a, b Range) int { return cmp.Or(a.Object-b.Object, cmp.Compare(a.Off, b.Off)) }
-	slices.SortStableFunc(all, inOrder)
-	l.Ranges = all[:0]
-	var gaps []Range
+	slices.SortStableFunc(all, func(a, b Range) int { return cmp.Or(a.Object-b.Object, cmp.Compare(a.Off, b.Off)) })
+	l.Ranges = make([]Range, 0, len(all)+len(l.Sizes))
 	for i, size := range l.Sizes {
-		at := int64(0)
-		gap := func(to int64) {
-			if to > at {
-				gaps = append(gaps, Range{Object: i, Off: at, N: to - at})
+		end := int64(0)
+		add := func(r Range) {
+			if r.At = len(l.Ranges); r.N > 0 {
+				l.Ranges, end = append(l.Ranges, r), r.Off+r.N
 			}
 		}
 		for ; len(all) > 0 && all[0].Object == i; all = all[1:] {
-			r := all[0]
-			if r.Off < at || r.N <= 0 || r.N > size-r.Off {
-				continue
+			if r := all[0]; r.Off >= end && r.N <= size-r.Off {
+				l.Proven = l.Proven || r.Sum != Sum{}
+				add(Range{Object: i, Off: end, N: r.Off - end})
+				add(r)
 			}
-			gap(r.Off)
-			l.Proven = l.Proven || r.Sum != Sum{}
-			l.Ranges, at = append(l.Ranges, r), r.end()
 		}
-		gap(size)
-	}
-	l.Ranges = append(l.Ranges, gaps...)
-	slices.SortFunc(l.Ranges, inOrder)
-	for i := range l.Ranges {
-		l.Ranges[i].At = i
+		add(Range{Object: i, Off: end, N: size - end})
 	}
 }
 

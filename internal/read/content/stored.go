@@ -104,7 +104,7 @@ func (s *Source) storedPieces(ctx context.Context) iter.Seq2[kept.Piece, error] 
 		if err == nil {
 			err = s.Fetch(ctx, l, slices.Values(all), func(r Range, from io.Reader, err error) error {
 				if err == nil {
-					r.Sum, err = CopySum(io.Discard, from, r.N, "blake3")
+					r.Sum, err = CopySum(io.Discard, from, r.N)
 				}
 				if err == nil {
 					all[r.At].Sum = r.Sum
@@ -118,7 +118,7 @@ func (s *Source) storedPieces(ctx context.Context) iter.Seq2[kept.Piece, error] 
 		}
 		for _, r := range all {
 			object := strings.TrimPrefix(l.Objects[r.Object], strings.TrimRight(s.Name, "/"))
-			if r.Sum != (Sum{}) && !yield(kept.Piece{Object: object, Off: r.Off, N: r.N, Sum: [kept.DigestLen]byte(r.Sum[1:])}, nil) {
+			if r.Sum != (Sum{}) && !yield(kept.Piece{Object: object, Off: r.Off, N: r.N, Sum: r.Sum}, nil) {
 				return
 			}
 		}

@@ -19,18 +19,14 @@ import (
 	"github.com/holdall/holdall/internal/base/meter"
 	"github.com/holdall/holdall/internal/read/content"
 	"github.com/holdall/holdall/internal/read/digest"
-	"github.com/holdall/holdall/internal/read/kept"
 )
 
 // Options of a sync.
 type Options struct {
-	// Index is the text of the archive's index, which is put beside the copy; nil for none.
-	Index []byte
-	// Unchanged returns an error if an archive of several objects has changed. It is called before the copy appears.
-	Unchanged func(context.Context) error
-	DryRun    bool
-	NoSync    bool
-	Meter     *meter.Meter
+	// Before is called when the copy is complete, before it appears.
+	Before         func(context.Context) error
+	DryRun, NoSync bool
+	Meter          *meter.Meter
 }
 
 // Done says what a sync did; see holdall.Synced.
@@ -58,7 +54,7 @@ func Sync(ctx context.Context, src *content.Source, old []*content.Source, out s
 		done.Bytes += n
 	}
 	o.Meter.Expect(0, done.Bytes)
-	s := &syncing{l: l, o: o, has: make([]bool, len(l.Ranges)), lacking: map[kind]int{}}
+	s := &syncing{l: l, o: o, has: make([]bool, len(l.Ranges)), lacking: map[int64]int{}}
 	if !o.DryRun {
 		if s.to, err = begin(out, src.Name, l); err != nil {
 			return done, err
@@ -90,14 +86,6 @@ func Sync(ctx context.Context, src *content.Source, old []*content.Source, out s
 	if err := src.Fetch(ctx, l, s.missing, s.fetched); err != nil {
 		return done, err
 	}
-	if k, ok := src.Reader.(*kept.Reader); ok && k.Damage() != nil {
-		o.Index = nil
-	}
-	if o.Unchanged != nil {
-		if err := o.Unchanged(ctx); err != nil {
-			return done, err
-		}
-	}
 	return done, s.to.publish(ctx, src, l, o)
 }
 
@@ -110,14 +98,8 @@ type syncing struct {
 	copied, resumed atomic.Int64
 
 	mu      sync.Mutex
-	has     []bool       // of each range: the copy has it, or somebody is copying it
-	lacking map[kind]int // how many there are in bySum that the copy does not have
-}
-
-// A kind is what ranges have that may be the same.
-type kind struct {
-	n    int64
-	algo string
+	has     []bool        // of each range: the copy has it, or somebody is copying it
+	lacking map[int64]int // how many of a length there are in bySum that the copy does not have
 }
 
 // missing yields the ranges that the copy lacks.
@@ -140,7 +122,7 @@ func (s *syncing) resume(ctx context.Context) error {
 	}
 	return pipe.Each(ctx, digested, runtime.GOMAXPROCS(0), func(_ context.Context, r content.Range) error {
 		return s.to.with(r.Object, func(f *os.File) error {
-			got, err := content.CopySum(io.Discard, io.NewSectionReader(f, r.Off, r.N), r.N, r.Sum.Algo())
+			got, err := content.CopySum(io.Discard, io.NewSectionReader(f, r.Off, r.N), r.N)
 			if s.has[r.At] = err == nil && got == r.Sum; s.has[r.At] {
 				s.resumed.Add(r.N)
 				s.o.Meter.Add(0, r.N)
@@ -155,7 +137,7 @@ func (s *syncing) sort() {
 	for r := range s.missing {
 		if r.Sum != (content.Sum{}) {
 			s.bySum = append(s.bySum, r.At)
-			s.lacking[kind{r.N, r.Sum.Algo()}]++
+			s.lacking[r.N]++
 		}
 	}
 	slices.SortFunc(s.bySum, func(a, b int) int { return bytes.Compare(s.l.Ranges[a].Sum[:], s.l.Ranges[b].Sum[:]) })
@@ -167,20 +149,12 @@ func (s *syncing) first(sum content.Sum) (at int, lacks bool) {
 	return at, ok && !s.has[s.bySum[at]]
 }
 
-// wants reports whether the copy lacks bytes with r's digest. Otherwise it returns the algorithms of digests of as many
-// bytes as r has, which may be these bytes.
-func (s *syncing) wants(r content.Range) (known bool, algos []string) {
+// wants reports whether the copy lacks bytes that r has, or may have if it has no digest.
+func (s *syncing) wants(r content.Range) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, known = s.first(r.Sum); known {
-		return known, nil
-	}
-	for _, algo := range content.Algos {
-		if algo != r.Sum.Algo() && s.lacking[kind{r.N, algo}] > 0 {
-			algos = append(algos, algo)
-		}
-	}
-	return false, algos
+	_, lacks := s.first(r.Sum)
+	return lacks || r.Sum == content.Sum{} && s.lacking[r.N] > 0
 }
 
 // claim returns the ranges with a digest that the copy lacks, for a caller that copies them.
@@ -197,9 +171,9 @@ func (s *syncing) claim(sum content.Sum) (to []content.Range) {
 func (s *syncing) mark(rs []content.Range, has bool) {
 	for _, r := range rs {
 		if s.has[r.At] = has; has {
-			s.lacking[kind{r.N, r.Sum.Algo()}]--
+			s.lacking[r.N]--
 		} else {
-			s.lacking[kind{r.N, r.Sum.Algo()}]++
+			s.lacking[r.N]++
 		}
 	}
 }
@@ -213,22 +187,18 @@ func (s *syncing) copyFrom(ctx context.Context, src *content.Source) error {
 	}
 	offered := func(yield func(content.Range, error) bool) {
 		for _, r := range l.Ranges {
-			if known, algos := s.wants(r); (known || algos != nil) && !yield(r, nil) {
+			if s.wants(r) && !yield(r, nil) {
 				return
 			}
 		}
 	}
 	return pipe.Each(ctx, offered, runtime.GOMAXPROCS(0), func(ctx context.Context, r content.Range) error {
 		o, err := src.Object(ctx, l.Objects[r.Object])
+		if err == nil && r.Sum == (content.Sum{}) {
+			r.Sum, err = content.CopySum(io.Discard, kit.NewSection(ctx, o, r.Off, r.N), r.N)
+		}
 		if err != nil {
 			return nil
-		}
-		known, algos := s.wants(r)
-		for ; !known && len(algos) > 0; algos = algos[1:] {
-			if r.Sum, err = content.CopySum(io.Discard, kit.NewSection(ctx, o, r.Off, r.N), r.N, algos[0]); err != nil {
-				return nil
-			}
-			known, _ = s.wants(r)
 		}
 		return s.copy(r, kit.NewSection(ctx, o, r.Off, r.N))
 	})
@@ -240,7 +210,7 @@ func (s *syncing) copy(r content.Range, from io.Reader) error {
 	if to.to == nil {
 		return nil
 	}
-	got, err := content.CopySum(to, from, r.N, r.Sum.Algo())
+	got, err := content.CopySum(to, from, r.N)
 	if _, own := errors.AsType[*unwritable](err); own {
 		return err
 	}
@@ -260,10 +230,11 @@ func (s *syncing) fetched(r content.Range, from io.Reader, err error) error {
 	if err != nil {
 		return err
 	}
-	got, err := content.CopySum(&places{s: s, to: []content.Range{r}}, from, r.N, r.Sum.Algo())
-	if err == nil && got != r.Sum {
+	got, err := content.CopySum(&places{s: s, to: []content.Range{r}}, from, r.N)
+	if err == nil && r.Sum != (content.Sum{}) {
+		blake3 := func(sum content.Sum) format.Digest { return format.Digest{Algo: "blake3", Sum: string(sum[:])} }
 		name := fmt.Sprintf("%s: bytes %d to %d", s.l.Objects[r.Object], r.Off, r.Off+r.N)
-		err = digest.Compare(format.Entry{Name: name, Digest: r.Sum.Digest()}, got.Digest())
+		err = digest.Compare(format.Entry{Name: name, Digest: blake3(r.Sum)}, blake3(got))
 	}
 	return err
 }
