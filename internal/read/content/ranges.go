@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"iter"
 	"slices"
 	"strings"
 
@@ -238,9 +237,9 @@ func (l *Layout) fill(all []Range) {
 }
 
 // Requests returns how many requests Fetch joins ranges to.
-func (s *Source) Requests(l *Layout, want iter.Seq[Range]) int64 {
+func (s *Source) Requests(l *Layout, want []Range) int64 {
 	var xs []Extent
-	for r := range want {
+	for _, r := range want {
 		xs = append(xs, l.extent(r))
 	}
 	return s.engine.Requests(xs)
@@ -252,9 +251,9 @@ func (l *Layout) extent(r Range) Extent {
 
 // Fetch reads ranges, with joined requests and several of them at once. It calls each with what it has read, or why
 // that is impossible, from several goroutines.
-func (s *Source) Fetch(ctx context.Context, l *Layout, want iter.Seq[Range], each func(Range, io.Reader, error) error) error {
+func (s *Source) Fetch(ctx context.Context, l *Layout, want []Range, each func(Range, io.Reader, error) error) error {
 	items := func(yield func(engine.Item, error) bool) {
-		for r := range want {
+		for _, r := range want {
 			x := func(yield func(Extent, error) bool) { yield(l.extent(r), nil) }
 			if !yield(engine.Item{Entry: Entry{Size: r.N, Ref: r}, Extents: x}, nil) {
 				return

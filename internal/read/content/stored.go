@@ -102,7 +102,7 @@ func (s *Source) storedPieces(ctx context.Context) iter.Seq2[kept.Piece, error] 
 			all, err = s.cutStored(ctx, l)
 		}
 		if err == nil {
-			err = s.Fetch(ctx, l, slices.Values(all), func(r Range, from io.Reader, err error) error {
+			err = s.Fetch(ctx, l, all, func(r Range, from io.Reader, err error) error {
 				if err == nil {
 					r.Sum, err = CopySum(io.Discard, from, r.N)
 				}

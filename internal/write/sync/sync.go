@@ -76,14 +76,15 @@ func Sync(ctx context.Context, src *content.Source, old []*content.Source, out s
 			done.Notes = append(done.Notes, fmt.Sprintf("%s: nothing is copied from it: %v", from.Name, err))
 		}
 	}
-	for r := range s.missing {
+	missing := s.missing()
+	for _, r := range missing {
 		done.Fetched += r.N
 	}
-	done.Copied, done.Resumed, done.Requests = s.copied.Load(), s.resumed.Load(), src.Requests(l, s.missing)
+	done.Copied, done.Resumed, done.Requests = s.copied.Load(), s.resumed.Load(), src.Requests(l, missing)
 	if o.DryRun {
 		return done, nil
 	}
-	if err := src.Fetch(ctx, l, s.missing, s.fetched); err != nil {
+	if err := src.Fetch(ctx, l, missing, s.fetched); err != nil {
 		return done, err
 	}
 	return done, s.to.publish(ctx, src, l, o)
@@ -102,25 +103,22 @@ type syncing struct {
 	lacking map[int64]int // how many of a length there are in bySum that the copy does not have
 }
 
-// missing yields the ranges that the copy lacks.
-func (s *syncing) missing(yield func(content.Range) bool) {
+// missing returns the ranges that the copy lacks.
+func (s *syncing) missing() (rs []content.Range) {
 	for i, r := range s.l.Ranges {
-		if !s.has[i] && !yield(r) {
-			return
+		if !s.has[i] {
+			rs = append(rs, r)
 		}
 	}
+	return rs
 }
 
 // resume finds what an earlier sync has written.
 func (s *syncing) resume(ctx context.Context) error {
-	digested := func(yield func(content.Range, error) bool) {
-		for r := range s.missing {
-			if r.Sum != (content.Sum{}) && !yield(r, nil) {
-				return
-			}
+	return pipe.Each(ctx, pipe.All(s.l.Ranges), runtime.GOMAXPROCS(0), func(_ context.Context, r content.Range) error {
+		if r.Sum == (content.Sum{}) {
+			return nil
 		}
-	}
-	return pipe.Each(ctx, digested, runtime.GOMAXPROCS(0), func(_ context.Context, r content.Range) error {
 		return s.to.with(r.Object, func(f *os.File) error {
 			got, err := content.CopySum(io.Discard, io.NewSectionReader(f, r.Off, r.N), r.N)
 			if s.has[r.At] = err == nil && got == r.Sum; s.has[r.At] {
@@ -134,7 +132,7 @@ func (s *syncing) resume(ctx context.Context) error {
 
 // sort makes s ready to be asked for digests.
 func (s *syncing) sort() {
-	for r := range s.missing {
+	for _, r := range s.missing() {
 		if r.Sum != (content.Sum{}) {
 			s.bySum = append(s.bySum, r.At)
 			s.lacking[r.N]++
@@ -185,14 +183,10 @@ func (s *syncing) copyFrom(ctx context.Context, src *content.Source) error {
 	if err != nil {
 		return err
 	}
-	offered := func(yield func(content.Range, error) bool) {
-		for _, r := range l.Ranges {
-			if s.wants(r) && !yield(r, nil) {
-				return
-			}
+	return pipe.Each(ctx, pipe.All(l.Ranges), runtime.GOMAXPROCS(0), func(ctx context.Context, r content.Range) error {
+		if !s.wants(r) {
+			return nil
 		}
-	}
-	return pipe.Each(ctx, offered, runtime.GOMAXPROCS(0), func(ctx context.Context, r content.Range) error {
 		o, err := src.Object(ctx, l.Objects[r.Object])
 		if err == nil && r.Sum == (content.Sum{}) {
 			r.Sum, err = content.CopySum(io.Discard, kit.NewSection(ctx, o, r.Off, r.N), r.N)
