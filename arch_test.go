@@ -93,7 +93,7 @@ var imports = map[string]string{
 	"internal/write/repairs":             "format store codec internal/read/content format/kit internal/base/meter format/kit/sorter store/storekit",
 	"internal/write/output":              "format store internal/read/detect store/storekit",
 	"internal/write/pack":                "format store internal/arrays/zarrkey internal/write/output internal/read/content internal/read/digest internal/base/glob internal/read/listing internal/base/meter internal/read/parity internal/base/people format/kit/naming format/kit/pipe format/kit/sorter internal/write/tree format/kit store/storekit",
-	"internal/write/sync":                "format internal/base/meter internal/base/sysfile internal/read/content internal/read/digest internal/read/kept format/kit/pipe",
+	"internal/write/sync":                "format store internal/base/meter internal/base/sysfile internal/read/content internal/read/digest format/kit format/kit/pipe",
 	"internal/write/bag":                 "format internal/base/meter format/kit/naming internal/read/content internal/read/digest internal/write/unpack store",
 	"internal/write/unpack":              "codec format internal/read/content format/kit internal/base/glob internal/read/listing internal/base/meter internal/base/people internal/base/sysfile format/kit/naming",
 	"internal/read/engine":               "format store codec format/kit/pipe store/storekit",

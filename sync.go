@@ -78,42 +78,49 @@ func Sync(ctx context.Context, address string, old []*Archive, out string, o Syn
 		return done, err
 	}
 	defer func() { a.Close() }()
-	again := func(index UseIndex) (err error) {
+	again := func() error {
 		a.Close()
-		o.Index = index
 		b, err := open(ctx, st, name, o.OpenOptions)
 		if err == nil {
 			a = b
 		}
 		return err
 	}
-	inner := sync.Options{DryRun: o.DryRun, NoSync: o.NoSync, Meter: o.Meter}
+	var was *kept.Bound
 	if _, err := a.src.Object(ctx, name); err != nil { // a folder, of which each object changes by itself
-		if was, err := kept.Bind(ctx, st, name); err == nil {
-			if err := again(o.Index); err != nil {
+		if b, err := kept.Bind(ctx, st, name); err == nil {
+			was = &b
+			if err := again(); err != nil {
 				return done, err
-			}
-			inner.Unchanged = func(ctx context.Context) error {
-				now, err := kept.Bind(ctx, st, name)
-				copied, is := was.Is(now)
-				if err == nil && (copied || is != nil) {
-					err = fmt.Errorf("%s: %w", format.Escape(name), store.ErrChanged)
-				}
-				return err
 			}
 		}
 	}
-	if k, ok := a.src.Reader.(*kept.Reader); ok && !k.Index().Copied {
-		if inner.Index, err = k.Index().Whole(ctx, mostIndex); err != nil {
+	var index []byte
+	k, ok := a.src.Reader.(*kept.Reader)
+	if ok && !k.Index().Copied {
+		if index, err = k.Index().Whole(ctx, mostIndex); err != nil {
 			return done, err
 		}
 	} else if ok {
 		// Its digests may be those of another version, and old archives would have these bytes.
 		done.Notes = append(done.Notes, fmt.Sprintf("%s: not used: it was made before the archive was copied; make it again where the archive is, or keep the archive's time", a.index.Used))
-		if err := again(UseIndex{}); err != nil {
+		o.Index = UseIndex{}
+		if err := again(); err != nil {
 			return done, err
 		}
 	}
+	inner := sync.Options{DryRun: o.DryRun, NoSync: o.NoSync, Meter: o.Meter, Before: func(ctx context.Context) error {
+		if was != nil {
+			if err := was.Still(ctx, st, name); err != nil {
+				return fmt.Errorf("%s: %w", format.Escape(name), err)
+			}
+		}
+		if index == nil || k.Damage() != nil {
+			return nil
+		}
+		_, err := storekit.Write(ctx, to, toName+kept.Suffix, func(w store.Writer) error { _, err := w.Write(index); return err })
+		return err
+	}}
 	var from []*content.Source
 	for _, a := range old {
 		from = append(from, a.src)

@@ -159,6 +159,68 @@ func TestSyncCopiesFromFoldersAndArchivesOfOtherFormats(t *testing.T) {
 	}
 }
 
+// What an old archive has no digests of is read, cut as the new one is. So an old archive needs no index, and its own
+// may have other pieces.
+func TestOldArchivesNeedNoIndex(t *testing.T) {
+	was, is := editions(t, 200, 8<<10)
+	was["long"] = string(testkit.Noise(testkit.Rand(t), 3<<20))
+	is["long"], is["again"] = was["long"], was["long"]
+	for _, c := range []struct {
+		format, old   string
+		index, oldHas bool
+		most          int64 // percent
+		param         map[string]string
+	}{
+		{format: "tar", old: "tar", index: true, most: 3},
+		{format: "zip", old: "zip", index: true, most: 3},
+		{format: "rvn", old: "rvn", index: true, most: 20, param: map[string]string{"sections": "65536"}},
+		{format: "databundle", old: "databundle", index: true, most: 35},
+		{format: "caf", old: "tar", index: true, most: 3},
+		{format: "caf", old: "tar", oldHas: true, most: 3},
+		{format: "tar", old: "caf", index: true, oldHas: true, most: 5},
+	} {
+		t.Run(fmt.Sprintf("%s from %s %v", c.format, c.old, c.oldHas), func(t *testing.T) {
+			st, from := versionAs(t, c.format, c.param, is), versionAs(t, c.old, c.param, was)
+			if c.index {
+				indexed(t, st)
+			}
+			if c.oldHas {
+				indexed(t, from)
+			}
+			out := filepath.Join(t.TempDir(), "y")
+			sum, err := synced(t.Context(), st, out, openedBeside(t, from))
+			if err != nil || sum.Fetched*100 > sum.Bytes*c.most {
+				t.Errorf("%d %% fetched: %+v, %v", sum.Fetched*100/max(sum.Bytes, 1), sum, err)
+			}
+			sameAs(t, st, out)
+		})
+	}
+}
+
+// A file that takes more than one section or frame begins with one, so a short one before it may change.
+func TestChangeBeforeALongFileCostsNoMore(t *testing.T) {
+	was := map[string]string{"a": "one", "b": string(testkit.Noise(testkit.Rand(t), 5<<20))}
+	is := map[string]string{"a": "another", "b": was["b"]}
+	st, old := indexed(t, versionAs(t, "rvn", nil, is)), openedBeside(t, versionAs(t, "rvn", nil, was))
+	out := filepath.Join(t.TempDir(), "y")
+	if sum, err := synced(t.Context(), st, out, old); err != nil || sum.Fetched > 1<<10 {
+		t.Errorf("%+v, %v", sum, err)
+	}
+	sameAs(t, st, out)
+	var ends [2][]byte
+	for i, files := range []map[string]string{was, is} {
+		st := &storetest.Mem{}
+		if _, err := holdall.Pack(t.Context(), "x.tar.zst", []string{tree(t, files)}, holdall.PackOptions{Store: st, Time: time.Unix(1_700_000_000, 0)}); err != nil {
+			t.Fatal(err)
+		}
+		ends[i] = st.Get("x.tar.zst")
+		ends[i] = ends[i][len(ends[i])-5<<20:]
+	}
+	if !bytes.Equal(ends[0], ends[1]) {
+		t.Error("tar.zst: other frames")
+	}
+}
+
 func TestWithoutDigestsSyncFetchesEverything(t *testing.T) {
 	was, is := editions(t, 50, 4<<10)
 	st, old := versionAs(t, "tar", nil, is), openedBeside(t, versionAs(t, "tar", nil, was))

@@ -150,16 +150,15 @@ func (a *app) syncAll(ctx context.Context, st store.Store, names, old []string, 
 	}
 	unchanged := int64(0)
 	for _, name := range names {
-		in, at, address, err := st, name, name, error(nil)
-		if st == nil {
-			in, at, err = store.OpenAddress(ctx, name)
-		} else {
+		address := name
+		if st != nil {
 			address = storekit.AddressOf(st, name)
 		}
-		var info store.Info
-		if err == nil {
-			info, err = storekit.Briefly(in, at).Info(ctx)
+		in, at, err := a.locateIn(ctx, address)
+		if err != nil {
+			return err
 		}
+		info, err := storekit.Briefly(in, at).Info(ctx)
 		if err != nil {
 			return err
 		}
@@ -171,7 +170,7 @@ func (a *app) syncAll(ctx context.Context, st store.Store, names, old []string, 
 		}
 		from, most := old, 0
 		for _, d := range there {
-			n := sorter.SharedLen([]byte(base), d.Name())
+			n := sorter.SharedLen(base, d.Name())
 			if n > most && d.Name() != base && format.All().ByExtension(d.Name()) == format.All().ByExtension(base) {
 				from, most = append(slices.Clone(old), filepath.Join(dir, d.Name())), n
 			}

@@ -19,7 +19,7 @@ var Format = &format.Format{
 	Params: []format.Param{
 		{Name: paramLevel, For: format.ToCreate, Help: "compression level: fastest, fast, better or best" + libzstdAdvice + " (default better)"},
 		{Name: paramSections, For: format.ToCreate, Kind: format.ParamSize, Words: []string{"none"}, Least: minSection, Most: maxSection,
-			Help: "compress sections of this size, each readable alone: 4MiB, or none for one piece, as packrvn writes it (default 1MiB)"},
+			Help: "compress sections of this size, each readable alone: 4MiB, or none for one piece, as packrvn writes it (default 768KiB)"},
 		{Name: paramABI, For: format.ToCreate, Help: "platform of the package, for its metadata"},
 		{Name: paramMetadata, Flag: "-", For: format.ToCreate},
 		{Name: paramPrefix, Flag: "-", For: format.ToCreate},

@@ -34,7 +34,7 @@ const (
 )
 
 const (
-	defaultSection = 1 << 20
+	defaultSection = 768 << 10
 	minSection     = 64 << 10
 
 	maxDirs    = 1<<16 - 1

@@ -70,12 +70,16 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	t := tar.NewWriter(m.Out)
 	m.Out = t
 	m.Put = func(e format.Entry, content io.Reader) error {
+		if err := w.endFrame(e.Size >= mostFrame); err != nil {
+			return err
+		}
 		if err := t.WriteHeader(headerOf(e)); errors.Is(err, tar.ErrHeader) {
 			return kit.Refuse(e.Name, "%s", err.Error())
 		} else if err != nil {
 			return err
 		}
-		return errors.Join(m.Write(nil, content), t.Flush(), w.endFrame(e))
+		w.has += e.Size
+		return errors.Join(m.Write(nil, content), t.Flush(), w.endFrame(kit.EndsUnitAfter(e.Name, e.Size, w.has, mostFrame)))
 	}
 	m.End = func() error {
 		if err := t.Close(); err != nil || w.z == nil {
@@ -138,14 +142,14 @@ type writer struct {
 	has int64          // content of the current frame
 }
 
-// mostFrame is the content from which a frame of zstd ends, after a file.
-const mostFrame = 4 << 20
+// mostFrame is the content from which a frame of zstd ends, after a file. A file as long has a frame of its own.
+const mostFrame = 3 << 19
 
-// endFrame ends a frame of zstd, so that later files can be read without what is before. It does nothing if the frame
-// is far from full.
-func (w *writer) endFrame(e format.Entry) error {
+// endFrame ends a frame of zstd if that is wanted, so that later files can be read without what is before, and stay the
+// same if that changes.
+func (w *writer) endFrame(wanted bool) error {
 	z, ok := w.z.(*zstd.Encoder)
-	if w.has += e.Size; !ok || !kit.EndsUnitAfter(e.Name, e.Size, w.has, mostFrame) {
+	if !ok || !wanted || w.has == 0 {
 		return nil
 	}
 	err := z.Close()

@@ -108,16 +108,8 @@ func (s *Source) WriteIndex(ctx context.Context, to store.Store, toName string, 
 		return sum, err
 	}
 	// If the archive changed meanwhile, the index mixes versions.
-	now, err := kept.Bind(ctx, s.Store, s.Name)
-	copied := false
-	if err == nil {
-		copied, err = was.Is(now)
-	}
-	if copied {
-		err = errors.New("it has another time")
-	}
-	if err != nil {
-		return sum, fmt.Errorf("the archive changed while it was indexed: %w", err)
+	if err := was.Still(ctx, s.Store, s.Name); err != nil {
+		return sum, fmt.Errorf("it cannot have an index: %w", err)
 	}
 	sum.Contents, sum.Archive = head.Contents, head.Root
 	info, err := w.Commit(ctx)

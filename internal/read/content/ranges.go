@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"hash/maphash"
 	"io"
 	"slices"
 	"strings"
@@ -18,83 +17,83 @@ import (
 	"github.com/holdall/holdall/store/storekit"
 )
 
-// A Sum is a digest that can stand for bytes: nobody can find others that have it. The zero value is none.
-type Sum [1 + kept.DigestLen]byte
+// A Sum is the BLAKE3 of bytes, which can stand for them: nobody can find others that have it. The zero value is none.
+type Sum = digest.Piece
 
-// strong are the algorithms of a Sum. Its first byte is the number of one, from 1.
-var strong = []string{"blake3", "sha256"}
-
-// SumOf returns the zero value for a digest that only detects accidents.
-func SumOf(d format.Digest) (s Sum) {
-	if i := slices.Index(strong, d.Algo); i >= 0 && len(d.Sum) == kept.DigestLen {
-		s[0] = byte(i + 1)
-		copy(s[1:], d.Sum)
+// sumOf returns the zero value for a digest of another kind.
+func sumOf(d format.Digest) (s Sum) {
+	if d.Algo == "blake3" && len(d.Sum) == len(s) {
+		copy(s[:], d.Sum)
 	}
 	return s
 }
 
-func blake3Sum(d [kept.DigestLen]byte) Sum {
-	return SumOf(format.Digest{Algo: "blake3", Sum: string(d[:])})
-}
-
-// Algo returns the algorithm, or "" for none.
-func (s Sum) Algo() string {
-	if s[0] == 0 {
-		return ""
+// CopySum copies the n bytes that r has to w, and returns their digest.
+func CopySum(w io.Writer, r io.Reader, n int64) (sum Sum, err error) {
+	if n <= Small {
+		err = Content{Entry: Entry{Size: n}, r: r, vouched: true}.WithSmall(func(b []byte) error {
+			sum = blake3.Sum256(b)
+			_, err := w.Write(b)
+			return err
+		})
+		return sum, err
 	}
-	return strong[s[0]-1]
+	h := blake3.New()
+	_, err = io.CopyN(io.MultiWriter(h, w), r, n)
+	h.Sum(sum[:0])
+	return sum, err
 }
 
 // A Range is a run of stored bytes.
 type Range struct {
+	At     int // number in Layout.Ranges
 	Object int // number in Layout.Objects
 	Off, N int64
 	Sum    Sum // of these bytes
-	// Of is a number for the name and the size of the entry whose content this is, and At is where in the
-	// content it begins. For other bytes, Of is 0.
-	Of uint64
-	At int64
 }
-
-func (r Range) end() int64 { return r.Off + r.N }
 
 // A Layout says what the objects of an archive consist of.
 type Layout struct {
 	Objects []string // names in the store
 	Sizes   []int64
-	Ranges  []Range // of all objects, in order, without gaps
-	Proven  bool    // some have a sum
+	Ranges  []Range
+	Proven  bool // some have a sum
+
+	numbers map[string]int // of Objects
+	chunk   int64          // contents are cut in pieces of this length; 0 if they are not
 }
 
-// seed is for Range.Of, which is compared among archives.
-var seed = maphash.MakeSeed()
-
-type nameAndSize struct {
-	name string
-	size int64
+func (l *Layout) add(object string, size int64) int {
+	l.Objects, l.Sizes = append(l.Objects, object), append(l.Sizes, size)
+	l.numbers[object] = len(l.Objects) - 1
+	return l.numbers[object]
 }
 
-// Layout returns where the archive has which bytes, as far as it or its index says. Bytes that several
-// entries share, or that nothing is known of, are in one range each.
-func (s *Source) Layout(ctx context.Context) (*Layout, error) {
+// Layout returns where the archive has which bytes, as far as it or its index says. Ranges of all objects follow each
+// other without gaps; what several entries share, or nothing is known of, is in one range each. To find what another
+// archive has in common with this one, like is that one's layout: equal bytes are then cut in the same way, and ranges
+// may have gaps, or have bytes in common.
+func (s *Source) Layout(ctx context.Context, like *Layout) (*Layout, error) {
 	x := s.Index()
-	l, err := s.layout(ctx, x)
+	l, err := s.layout(ctx, x, like)
 	if err != nil && x != nil && x.Spoilt(ctx, err) {
-		return s.layout(ctx, nil) // the archive itself answers from now on
+		return s.layout(ctx, nil, like) // the archive itself answers from now on
 	}
 	return l, err
 }
 
-func (s *Source) layout(ctx context.Context, x *kept.Index) (*Layout, error) {
-	l := &Layout{}
+func (s *Source) layout(ctx context.Context, x *kept.Index, like *Layout) (l *Layout, err error) {
+	l = &Layout{numbers: map[string]int{}}
 	if s.Loose == 0 {
-		if err := s.sizes(ctx, l); err != nil {
+		if l, err = s.objectsOf(ctx); err != nil {
 			return nil, err
 		}
 	}
-	numbers := make(map[string]int, len(l.Objects))
-	for i, name := range l.Objects {
-		numbers[name] = i
+	switch {
+	case like != nil:
+		l.chunk = like.chunk
+	case x != nil:
+		l.chunk = x.Chunk
 	}
 	var all []Range
 	if x != nil {
@@ -102,9 +101,13 @@ func (s *Source) layout(ctx context.Context, x *kept.Index) (*Layout, error) {
 			if err != nil {
 				return nil, err
 			}
-			if i, ok := numbers[strings.TrimRight(s.Name, "/")+p.Object]; ok {
-				all = append(all, Range{Object: i, Off: p.Off, N: p.N, Sum: blake3Sum(p.Sum)})
+			if i, ok := l.numbers[strings.TrimRight(s.Name, "/")+p.Object]; ok {
+				all = append(all, Range{Object: i, Off: p.Off, N: p.N, Sum: p.Sum})
 			}
+		}
+	} else if l.chunk > 0 && s.Loose == 0 {
+		if all, err = s.cutStored(ctx, l); err != nil {
+			return nil, err
 		}
 	}
 	for e, err := range s.Reader.Entries(ctx) {
@@ -115,35 +118,45 @@ func (s *Source) layout(ctx context.Context, x *kept.Index) (*Layout, error) {
 		if !ok {
 			continue
 		}
-		i, known := numbers[run.Object]
+		i, known := l.numbers[run.Object]
 		if !known && s.Loose > 0 {
-			i, known = len(l.Objects), true
-			l.Objects, l.Sizes, numbers[run.Object] = append(l.Objects, run.Object), append(l.Sizes, e.Size), i
+			i, known = l.add(run.Object, e.Size), true
 		}
 		if !known {
 			continue
 		}
-		r := Range{Object: i, Off: run.Off, N: e.Size, Sum: SumOf(e.Digest), Of: maphash.Comparable(seed, nameAndSize{e.Name, e.Size})}
-		if x == nil || e.Size <= x.Chunk && r.Sum != (Sum{}) {
-			all = append(all, r)
-			continue
-		}
-		sums, err := x.Digests(ctx, e, 0, kept.Pieces(&e, x.Chunk))
+		pieces, err := cutContent(ctx, x, e, l.chunk)
 		if err != nil {
 			return nil, err
 		}
-		for at, sum := range sums {
-			p := r
-			p.At = int64(at) * x.Chunk
-			p.Off, p.N, p.Sum = r.Off+p.At, min(x.Chunk, e.Size-p.At), Sum{}
-			if sum != (digest.Piece{}) { // it was not damaged
-				p.Sum = blake3Sum(sum)
-			}
+		for _, p := range pieces {
+			p.Object, p.Off = i, p.Off+run.Off
 			all = append(all, p)
 		}
 	}
-	l.fill(all)
+	if l.Ranges = all; like == nil {
+		l.fill(all)
+	}
 	return l, nil
+}
+
+// cutContent returns e's content as ranges with digests, as far as e and an index have them. Their offsets are in the
+// content.
+func cutContent(ctx context.Context, x *kept.Index, e Entry, chunk int64) (all []Range, err error) {
+	if own := sumOf(e.Digest); e.Size > 0 && (chunk == 0 || e.Size <= chunk && own != Sum{}) {
+		return []Range{{N: e.Size, Sum: own}}, nil
+	}
+	for at := int64(0); at < e.Size; at += chunk {
+		all = append(all, Range{Off: at, N: min(chunk, e.Size-at)})
+	}
+	if x == nil || x.Chunk != chunk {
+		return all, nil
+	}
+	sums, err := x.Digests(ctx, e, 0, int64(len(all)))
+	for i, sum := range sums {
+		all[i].Sum = sum // none of what was damaged
+	}
+	return all, err
 }
 
 // Is reports whether r, which has as many bytes as e, has e's content, as digests show that can stand for it.
@@ -151,19 +164,13 @@ func (s *Source) Is(ctx context.Context, e Entry, r io.Reader) bool {
 	if k, ok := s.Reader.(*kept.Reader); ok && k.Index().Copied || s.Vouched() != nil {
 		return false // the digest may be that of another version
 	}
-	if want := SumOf(e.Digest); want != (Sum{}) {
-		sums := digest.NewReader(r, want.Algo())
-		_, err := io.Copy(io.Discard, sums)
-		return err == nil && SumOf(sums.Sum()) == want
+	x, chunk := s.Index(), int64(0)
+	if x != nil {
+		chunk = x.Chunk
 	}
-	x := s.Index()
-	if x == nil || e.Size == 0 {
-		return e.Size == 0
-	}
-	sums, err := x.Digests(ctx, e, 0, kept.Pieces(&e, x.Chunk))
-	for at := int64(0); err == nil && at < e.Size; at, sums = at+x.Chunk, sums[1:] {
-		h := blake3.New()
-		if _, err = io.CopyN(h, r, min(x.Chunk, e.Size-at)); err == nil && digest.Piece(h.Sum(nil)) != sums[0] {
+	pieces, err := cutContent(ctx, x, e, chunk)
+	for _, p := range pieces {
+		if got, cerr := CopySum(io.Discard, r, p.N); cerr != nil || got != p.Sum {
 			return false
 		}
 	}
@@ -180,67 +187,60 @@ func (s *Source) rawContent(ctx context.Context, e Entry) (run Extent, ok bool) 
 	return run, ok && !run.External && run.Size == e.Size
 }
 
-// sizes sets the objects of the archive. A list of a folder has all of them.
-func (s *Source) sizes(ctx context.Context, l *Layout) error {
+// objectsOf returns a layout with the objects of the archive. A list of a folder has all of them.
+func (s *Source) objectsOf(ctx context.Context) (*Layout, error) {
+	l := &Layout{numbers: map[string]int{}}
 	_, err := s.Object(ctx, s.Name)
 	for info, lerr := range storekit.List(ctx, s.Store, strings.TrimSuffix(s.Name, "/")+"/") {
 		if err == nil || errors.Is(lerr, errors.ErrUnsupported) {
 			break // it is no folder, or nobody knows what is in it
 		}
 		if lerr != nil {
-			return lerr
+			return nil, lerr
 		}
-		l.Objects, l.Sizes = append(l.Objects, info.Name), append(l.Sizes, info.Size)
+		l.add(info.Name, info.Size)
 	}
 	if len(l.Objects) > 0 {
-		return nil
+		return l, nil
 	}
-	if l.Objects, err = s.Volumes(ctx); err != nil {
-		return err
-	}
-	for _, name := range l.Objects {
+	names, err := s.Volumes(ctx)
+	for _, name := range names {
 		n, err := s.VolumeSize(ctx, name)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		l.Sizes = append(l.Sizes, n)
+		l.add(name, n)
 	}
-	return nil
+	return l, err
 }
 
-// fill sets the ranges to all, in their place in memory, without overlaps and gaps. Of two that overlap, the first counts.
+// fill sets the ranges to all, without overlaps and gaps. Of two that overlap, the first counts.
 func (l *Layout) fill(all []Range) {
-	inOrder := func(a, b Range) int { return cmp.Or(a.Object-b.Object, cmp.Compare(a.Off, b.Off)) }
-	slices.SortStableFunc(all, inOrder)
-	l.Ranges = all[:0]
-	var gaps []Range
+	slices.SortStableFunc(all, func(a, b Range) int { return cmp.Or(a.Object-b.Object, cmp.Compare(a.Off, b.Off)) })
+	l.Ranges = make([]Range, 0, len(all)+len(l.Sizes))
 	for i, size := range l.Sizes {
-		at := int64(0)
-		gap := func(to int64) {
-			if to > at {
-				gaps = append(gaps, Range{Object: i, Off: at, N: to - at})
+		end := int64(0)
+		add := func(r Range) {
+			if r.At = len(l.Ranges); r.N > 0 {
+				l.Ranges, end = append(l.Ranges, r), r.Off+r.N
 			}
 		}
 		for ; len(all) > 0 && all[0].Object == i; all = all[1:] {
-			r := all[0]
-			if r.Off < at || r.N <= 0 || r.N > size-r.Off {
-				continue
+			if r := all[0]; r.Off >= end && r.N <= size-r.Off {
+				l.Proven = l.Proven || r.Sum != Sum{}
+				add(Range{Object: i, Off: end, N: r.Off - end})
+				add(r)
 			}
-			gap(r.Off)
-			l.Proven = l.Proven || r.Sum != Sum{}
-			l.Ranges, at = append(l.Ranges, r), r.end()
 		}
-		gap(size)
+		add(Range{Object: i, Off: end, N: size - end})
 	}
-	l.Ranges = append(l.Ranges, gaps...)
-	slices.SortFunc(l.Ranges, inOrder)
 }
 
 // Requests returns how many requests Fetch joins ranges to.
 func (s *Source) Requests(l *Layout, want []Range) int64 {
-	xs := make([]Extent, len(want))
-	for i, r := range want {
-		xs[i] = l.extent(r)
+	var xs []Extent
+	for _, r := range want {
+		xs = append(xs, l.extent(r))
 	}
 	return s.engine.Requests(xs)
 }
@@ -249,24 +249,14 @@ func (l *Layout) extent(r Range) Extent {
 	return Extent{Size: r.N, Object: l.Objects[r.Object], Off: r.Off, Len: r.N}
 }
 
-// mostAtOnce is how much of a range without a sum is fetched at once.
-const mostAtOnce = 1 << 20
-
 // Fetch reads ranges, with joined requests and several of them at once. It calls each with what it has read, or why
-// that is impossible, from several goroutines. Long ranges without a sum arrive in parts.
+// that is impossible, from several goroutines.
 func (s *Source) Fetch(ctx context.Context, l *Layout, want []Range, each func(Range, io.Reader, error) error) error {
 	items := func(yield func(engine.Item, error) bool) {
 		for _, r := range want {
-			step := r.N
-			if r.Sum == (Sum{}) {
-				step = mostAtOnce
-			}
-			for p := r; p.Off < r.end(); p.Off += step {
-				p.N = min(step, r.end()-p.Off)
-				x := l.extent(p)
-				if !yield(engine.Item{Entry: Entry{Size: p.N, Ref: p}, Extents: func(yield func(Extent, error) bool) { yield(x, nil) }}, nil) {
-					return
-				}
+			x := func(yield func(Extent, error) bool) { yield(l.extent(r), nil) }
+			if !yield(engine.Item{Entry: Entry{Size: r.N, Ref: r}, Extents: x}, nil) {
+				return
 			}
 		}
 	}

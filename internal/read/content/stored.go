@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/internal/read/engine"
 	"github.com/holdall/holdall/internal/read/kept"
@@ -37,10 +35,6 @@ type storedRun struct {
 // cutStored returns pieces of all stored bytes of which an index has no digests otherwise. They are cut where contents
 // are, by the names of these. So what is inserted or changed leaves other pieces as they are.
 func (s *Source) cutStored(ctx context.Context, l *Layout) ([]Range, error) {
-	numbers := map[string]int{}
-	for i, name := range l.Objects {
-		numbers[name] = i
-	}
 	var runs []storedRun
 	for e, err := range s.Reader.Entries(ctx) {
 		if err != nil {
@@ -53,7 +47,7 @@ func (s *Source) cutStored(ctx context.Context, l *Layout) ([]Range, error) {
 		io.WriteString(h, e.Name)
 		ends := h.Sum32()&3 == 0
 		run, raw := s.rawContent(ctx, e)
-		if i, ok := numbers[run.Object]; raw && ok {
+		if i, ok := l.numbers[run.Object]; raw && ok {
 			runs = append(runs, storedRun{i, run.Off, e.Size, true, ends})
 			continue
 		}
@@ -61,7 +55,7 @@ func (s *Source) cutStored(ctx context.Context, l *Layout) ([]Range, error) {
 			if err != nil {
 				break // the content has no digests
 			}
-			i, ok := numbers[x.Object]
+			i, ok := l.numbers[x.Object]
 			if !ok || x.External || x.Len <= 0 || x.Codec != codec.Raw && !engine.Coded(x) {
 				continue
 			}
@@ -77,7 +71,7 @@ func (s *Source) cutStored(ctx context.Context, l *Layout) ([]Range, error) {
 		at := int64(0)
 		cut := func(to int64) {
 			for ; at < to; at += mostPiece {
-				all = append(all, Range{Object: i, Off: at, N: min(mostPiece, to-at), At: int64(len(all))})
+				all = append(all, Range{Object: i, Off: at, N: min(mostPiece, to-at), At: len(all)})
 			}
 			at = to
 		}
@@ -102,21 +96,18 @@ func (s *Source) cutStored(ctx context.Context, l *Layout) ([]Range, error) {
 // storedPieces yields the pieces of cutStored with their digests. Bytes that cannot be read are in none.
 func (s *Source) storedPieces(ctx context.Context) iter.Seq2[kept.Piece, error] {
 	return func(yield func(kept.Piece, error) bool) {
-		l := &Layout{}
-		err := s.sizes(ctx, l)
+		l, err := s.objectsOf(ctx)
 		var all []Range
 		if err == nil {
 			all, err = s.cutStored(ctx, l)
 		}
 		if err == nil {
 			err = s.Fetch(ctx, l, all, func(r Range, from io.Reader, err error) error {
-				h := blake3.New()
 				if err == nil {
-					_, err = io.Copy(h, from)
+					r.Sum, err = CopySum(io.Discard, from, r.N)
 				}
 				if err == nil {
-					copy(all[r.At].Sum[1:], h.Sum(nil))
-					all[r.At].Sum[0] = 1
+					all[r.At].Sum = r.Sum
 				}
 				return Passing(Entry{Name: l.Objects[r.Object]}, err)
 			})
@@ -126,7 +117,8 @@ func (s *Source) storedPieces(ctx context.Context) iter.Seq2[kept.Piece, error] 
 			return
 		}
 		for _, r := range all {
-			if r.Sum[0] != 0 && !yield(kept.Piece{Object: strings.TrimPrefix(l.Objects[r.Object], strings.TrimRight(s.Name, "/")), Off: r.Off, N: r.N, Sum: [kept.DigestLen]byte(r.Sum[1:])}, nil) {
+			object := strings.TrimPrefix(l.Objects[r.Object], strings.TrimRight(s.Name, "/"))
+			if r.Sum != (Sum{}) && !yield(kept.Piece{Object: object, Off: r.Off, N: r.N, Sum: r.Sum}, nil) {
 				return
 			}
 		}

@@ -1,6 +1,7 @@
 package kept
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -108,6 +109,18 @@ func (was Bound) Is(now Bound) (copied bool, err error) {
 		return false, nil
 	}
 	return was.Tail != now.Tail || !sameTime || was.Version != "" && now.Version != "", nil
+}
+
+// Still returns an error if an archive has changed since it was bound, or if that cannot be found out.
+func (was Bound) Still(ctx context.Context, st store.Store, name string) error {
+	now, err := Bind(ctx, st, name)
+	if err != nil {
+		return err
+	}
+	if copied, err := was.Is(now); err != nil || copied {
+		return fmt.Errorf("%w: %w", store.ErrChanged, cmp.Or(err, errors.New("it has another time")))
+	}
+	return nil
 }
 
 // lists reports whether two versions of a folder have objects of the same names and lengths.

@@ -2,31 +2,31 @@
 package sync
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"iter"
+	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/base/meter"
 	"github.com/holdall/holdall/internal/read/content"
 	"github.com/holdall/holdall/internal/read/digest"
-	"github.com/holdall/holdall/internal/read/kept"
 )
 
 // Options of a sync.
 type Options struct {
-	// Index is the text of the archive's index, which is put beside the copy; nil for none.
-	Index []byte
-	// Unchanged returns an error if an archive of several objects has changed. It is called before the copy appears.
-	Unchanged func(context.Context) error
-	DryRun    bool
-	NoSync    bool
-	Meter     *meter.Meter
+	// Before is called when the copy is complete, before it appears.
+	Before         func(context.Context) error
+	DryRun, NoSync bool
+	Meter          *meter.Meter
 }
 
 // Done says what a sync did; see holdall.Synced.
@@ -37,9 +37,9 @@ type Done struct {
 }
 
 // Sync makes a copy of src at a path. Bytes that src has a digest of are copied from old archives if they have
-// them there; everything else is fetched. Every copied or fetched byte that has a digest is compared with it.
+// them; everything else is fetched. Every copied or fetched byte that has a digest is compared with it.
 func Sync(ctx context.Context, src *content.Source, old []*content.Source, out string, o Options) (done Done, err error) {
-	l, err := src.Layout(ctx)
+	l, err := src.Layout(ctx, nil)
 	if err != nil {
 		return done, err
 	}
@@ -49,30 +49,34 @@ func Sync(ctx context.Context, src *content.Source, old []*content.Source, out s
 			l.Ranges[i].Sum = content.Sum{}
 		}
 	}
-	s := &syncing{src: src, l: l, o: o, find: newFinder(l)}
-	for _, from := range old {
-		if err := s.find.add(ctx, from); ctx.Err() != nil {
-			return done, context.Cause(ctx)
-		} else if err != nil {
-			done.Notes = append(done.Notes, fmt.Sprintf("%s: nothing is copied from it: %v", from.Name, err))
-		}
-	}
-	s.find.sort()
-	if !o.DryRun {
-		if s.to, err = begin(out, src.Name, l); err != nil {
-			return done, err
-		}
-		defer s.to.close()
-	}
 	done.Proven = l.Proven
 	for _, n := range l.Sizes {
 		done.Bytes += n
 	}
 	o.Meter.Expect(0, done.Bytes)
-	missing, err := s.copyAll(ctx)
-	if err != nil {
-		return done, err
+	s := &syncing{l: l, o: o, has: make([]bool, len(l.Ranges)), lacking: map[int64]int{}}
+	if !o.DryRun {
+		if s.to, err = begin(out, src.Name, l); err != nil {
+			return done, err
+		}
+		defer s.to.close()
+		if s.to.resumes {
+			if err := s.resume(ctx); err != nil {
+				return done, err
+			}
+		}
 	}
+	s.sort()
+	for _, from := range old {
+		err := s.copyFrom(ctx, from)
+		if _, own := errors.AsType[*unwritable](err); own || ctx.Err() != nil {
+			return done, err
+		}
+		if err != nil {
+			done.Notes = append(done.Notes, fmt.Sprintf("%s: nothing is copied from it: %v", from.Name, err))
+		}
+	}
+	missing := s.missing()
 	for _, r := range missing {
 		done.Fetched += r.N
 	}
@@ -83,155 +87,136 @@ func Sync(ctx context.Context, src *content.Source, old []*content.Source, out s
 	if err := src.Fetch(ctx, l, missing, s.fetched); err != nil {
 		return done, err
 	}
-	if k, ok := src.Reader.(*kept.Reader); ok && k.Damage() != nil {
-		o.Index = nil
-	}
-	if o.Unchanged != nil {
-		if err := o.Unchanged(ctx); err != nil {
-			return done, err
-		}
-	}
 	return done, s.to.publish(ctx, src, l, o)
 }
 
 // syncing is the state of one Sync.
 type syncing struct {
-	src             *content.Source
 	l               *content.Layout
 	o               Options
-	find            *finder
 	to              *target // nil in a dry run
+	bySum           []int   // numbers of ranges that have a digest and were not resumed, in the order of digests
 	copied, resumed atomic.Int64
+
+	mu      sync.Mutex
+	has     []bool        // of each range: the copy has it, or somebody is copying it
+	lacking map[int64]int // how many of a length there are in bySum that the copy does not have
 }
 
-// A stretch is a run of ranges that one goroutine looks for.
-type stretch struct {
-	ranges  []content.Range
-	before  content.Range // the one before these
-	missing []content.Range
-	err     error
-}
-
-const (
-	stretchRanges = 256
-	stretchBytes  = 16 << 20
-)
-
-// stretches yields all ranges.
-func (s *syncing) stretches(yield func(*stretch, error) bool) {
-	var before content.Range
-	for all := s.l.Ranges; len(all) > 0; {
-		n, long := 0, int64(0)
-		for n < len(all) && n < stretchRanges && (n == 0 || long+all[n].N <= stretchBytes) {
-			long += all[n].N
-			n++
+// missing returns the ranges that the copy lacks.
+func (s *syncing) missing() (rs []content.Range) {
+	for i, r := range s.l.Ranges {
+		if !s.has[i] {
+			rs = append(rs, r)
 		}
-		if !yield(&stretch{ranges: all[:n], before: before}, nil) {
-			return
-		}
-		before, all = all[n-1], all[n:]
 	}
+	return rs
 }
 
-// copyAll writes what is known to be elsewhere, and returns what is not.
-func (s *syncing) copyAll(ctx context.Context) (missing []content.Range, err error) {
-	work := func(ctx context.Context, t *stretch) {
-		last := s.find.after(t.before)
-		b := buffers.Get().(*[]byte)
-		defer buffers.Put(b)
-		for _, r := range t.ranges {
-			var found bool
-			if r.Sum != (content.Sum{}) {
-				if found, last, t.err = s.copy(ctx, r, last, *b); t.err != nil {
-					return
-				}
+// resume finds what an earlier sync has written.
+func (s *syncing) resume(ctx context.Context) error {
+	return pipe.Each(ctx, pipe.All(s.l.Ranges), runtime.GOMAXPROCS(0), func(_ context.Context, r content.Range) error {
+		if r.Sum == (content.Sum{}) {
+			return nil
+		}
+		return s.to.with(r.Object, func(f *os.File) error {
+			got, err := content.CopySum(io.Discard, io.NewSectionReader(f, r.Off, r.N), r.N)
+			if s.has[r.At] = err == nil && got == r.Sum; s.has[r.At] {
+				s.resumed.Add(r.N)
+				s.o.Meter.Add(0, r.N)
 			}
-			if !found {
-				t.missing = append(t.missing, r)
-			}
-		}
-	}
-	err = pipe.Ordered(ctx, iter.Seq2[*stretch, error](s.stretches), runtime.GOMAXPROCS(0), work, func(t *stretch) error {
-		missing = append(missing, t.missing...)
-		return t.err
-	}, func(*stretch) {})
-	return missing, err
+			return nil
+		})
+	})
 }
 
-const block = 1 << 20
-
-var buffers = sync.Pool{New: func() any { b := make([]byte, block); return &b }}
-
-// copy looks for a range, and returns the spot after the one where it was found.
-func (s *syncing) copy(ctx context.Context, r content.Range, last spot, b []byte) (bool, spot, error) {
-	if s.to != nil && s.to.resumes {
-		if got, err := s.try(ctx, r, spot{old: resumed, at: r.Off}, b); err != nil || got == r.Sum {
-			s.resumed.Add(r.N)
-			s.o.Meter.Add(0, r.N)
-			return err == nil, s.find.after(r), err
+// sort makes s ready to be asked for digests.
+func (s *syncing) sort() {
+	for _, r := range s.missing() {
+		if r.Sum != (content.Sum{}) {
+			s.bySum = append(s.bySum, r.At)
+			s.lacking[r.N]++
 		}
 	}
-	for at := range s.find.candidates(r, last) {
-		got, err := s.try(ctx, r, at, b)
+	slices.SortFunc(s.bySum, func(a, b int) int { return bytes.Compare(s.l.Ranges[a].Sum[:], s.l.Ranges[b].Sum[:]) })
+}
+
+// first returns the place in bySum of the first range with a digest, and whether the copy lacks it.
+func (s *syncing) first(sum content.Sum) (at int, lacks bool) {
+	at, ok := slices.BinarySearchFunc(s.bySum, sum, func(i int, sum content.Sum) int { return bytes.Compare(s.l.Ranges[i].Sum[:], sum[:]) })
+	return at, ok && !s.has[s.bySum[at]]
+}
+
+// wants reports whether the copy lacks bytes that r has, or may have if it has no digest.
+func (s *syncing) wants(r content.Range) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, lacks := s.first(r.Sum)
+	return lacks || r.Sum == content.Sum{} && s.lacking[r.N] > 0
+}
+
+// claim returns the ranges with a digest that the copy lacks, for a caller that copies them.
+func (s *syncing) claim(sum content.Sum) (to []content.Range) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at, lacks := s.first(sum); lacks && at < len(s.bySum) && s.l.Ranges[s.bySum[at]].Sum == sum; at++ {
+		to = append(to, s.l.Ranges[s.bySum[at]])
+	}
+	s.mark(to, true)
+	return to
+}
+
+func (s *syncing) mark(rs []content.Range, has bool) {
+	for _, r := range rs {
+		if s.has[r.At] = has; has {
+			s.lacking[r.N]--
+		} else {
+			s.lacking[r.N]++
+		}
+	}
+}
+
+// copyFrom copies what an old archive has, as it says or as is found by reading what it has no digests of. What it says
+// is only a hint. What cannot be read is fetched.
+func (s *syncing) copyFrom(ctx context.Context, src *content.Source) error {
+	l, err := src.Layout(ctx, s.l)
+	if err != nil {
+		return err
+	}
+	return pipe.Each(ctx, pipe.All(l.Ranges), runtime.GOMAXPROCS(0), func(ctx context.Context, r content.Range) error {
+		if !s.wants(r) {
+			return nil
+		}
+		o, err := src.Object(ctx, l.Objects[r.Object])
+		if err == nil && r.Sum == (content.Sum{}) {
+			r.Sum, err = content.CopySum(io.Discard, kit.NewSection(ctx, o, r.Off, r.N), r.N)
+		}
 		if err != nil {
-			return false, last, err
+			return nil
 		}
-		if got == r.Sum {
-			s.copied.Add(r.N)
-			s.o.Meter.Add(0, r.N)
-			at.at += r.N
-			return true, at, nil
-		}
-		s.find.learn(got, at)
-	}
-	return false, last, nil
+		return s.copy(r, kit.NewSection(ctx, o, r.Off, r.N))
+	})
 }
 
-// try returns the digest of as many bytes as r has at a spot, and writes these to the place of r. It returns no
-// digest if there are no such bytes. An error is one of writing.
-func (s *syncing) try(ctx context.Context, r content.Range, at spot, b []byte) (content.Sum, error) {
-	read := func(p []byte, off int64) error { return s.find.readAt(ctx, at, p, off) }
-	if at.old == resumed {
-		read = func(p []byte, off int64) error { return s.to.readAt(r.Object, p, off) }
-	}
-	if r.N <= block {
-		b = b[:r.N]
-		if read(b, at.at) != nil {
-			return content.Sum{}, context.Cause(ctx)
-		}
-		d, _ := digest.Of(r.Sum.Algo(), b)
-		got := content.SumOf(d)
-		if got == r.Sum && at.old != resumed {
-			return got, s.write(r, b)
-		}
-		return got, nil
-	}
-	h := digest.New(r.Sum.Algo())
-	for off := int64(0); off < r.N; off += block {
-		b = b[:min(block, r.N-off)]
-		if read(b, at.at+off) != nil {
-			return content.Sum{}, context.Cause(ctx)
-		}
-		h.Write(b)
-		if at.old != resumed {
-			p := r
-			p.Off += off
-			if err := s.write(p, b); err != nil {
-				return content.Sum{}, err
-			}
-		}
-	}
-	if ctx.Err() != nil {
-		return content.Sum{}, context.Cause(ctx)
-	}
-	return content.SumOf(format.Digest{Algo: r.Sum.Algo(), Sum: string(h.Sum(nil))}), nil
-}
-
-func (s *syncing) write(r content.Range, b []byte) error {
-	if s.to == nil {
+// copy copies a range of an old archive to all that have its digest.
+func (s *syncing) copy(r content.Range, from io.Reader) error {
+	to := &places{s: s, to: s.claim(r.Sum)}
+	if to.to == nil {
 		return nil
 	}
-	return s.to.writeAt(r.Object, b, r.Off)
+	got, err := content.CopySum(to, from, r.N)
+	if _, own := errors.AsType[*unwritable](err); own {
+		return err
+	}
+	if n := int64(len(to.to)); err != nil || got != r.Sum {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.mark(to.to, false)
+		s.o.Meter.Add(0, -n*to.at)
+	} else {
+		s.copied.Add(n * r.N)
+	}
+	return nil
 }
 
 // fetched writes what was fetched, and compares it.
@@ -239,28 +224,34 @@ func (s *syncing) fetched(r content.Range, from io.Reader, err error) error {
 	if err != nil {
 		return err
 	}
-	want := format.Digest{Algo: r.Sum.Algo(), Sum: string(r.Sum[1:])}
-	if want.Algo != "" {
-		from = digest.NewReader(from, want.Algo)
-	}
-	b := buffers.Get().(*[]byte)
-	defer buffers.Put(b)
-	for at := int64(0); at < r.N; {
-		n, err := io.ReadFull(from, (*b)[:min(block, r.N-at)])
-		if err != nil {
-			return err
-		}
-		p := r
-		p.Off += at
-		if err := s.write(p, (*b)[:n]); err != nil {
-			return err
-		}
-		at += int64(n)
-		s.o.Meter.Add(0, int64(n))
-	}
-	if sums, ok := from.(*digest.Reader); ok {
+	got, err := content.CopySum(&places{s: s, to: []content.Range{r}}, from, r.N)
+	if err == nil && r.Sum != (content.Sum{}) {
+		blake3 := func(sum content.Sum) format.Digest { return format.Digest{Algo: "blake3", Sum: string(sum[:])} }
 		name := fmt.Sprintf("%s: bytes %d to %d", s.l.Objects[r.Object], r.Off, r.Off+r.N)
-		return digest.Compare(format.Entry{Name: name, Digest: want}, sums.Sum())
+		err = digest.Compare(format.Entry{Name: name, Digest: blake3(r.Sum)}, blake3(got))
 	}
-	return nil
+	return err
 }
+
+// places are where the same bytes go.
+type places struct {
+	s  *syncing
+	to []content.Range
+	at int64 // in each
+}
+
+func (p *places) Write(b []byte) (int, error) {
+	for _, r := range p.to {
+		if err := p.s.to.writeAt(r.Object, b, r.Off+p.at); err != nil {
+			return 0, &unwritable{err}
+		}
+		p.s.o.Meter.Add(0, int64(len(b)))
+	}
+	p.at += int64(len(b))
+	return len(b), nil
+}
+
+// unwritable is an error of the copy, not of what is read.
+type unwritable struct{ error }
+
+func (u *unwritable) Unwrap() error { return u.error }
