@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/sorter"
+	"github.com/holdall/holdall/internal/read/outside"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -35,8 +37,9 @@ CAF and LINDI have digests of files that they store as they are. For other
 formats, publish an index with digests beside NEW: index --chunk-digests.
 Without digests, everything is fetched.
 
-NEW may be a pattern in quotes, and OUT is then a folder. Archives that are
-there with the same size and time stay as they are.`,
+NEW may be a pattern in quotes, or a catalogue, which stands for all its
+archives. OUT is then a folder. Archives that are there with the same size and
+time stay as they are.`,
 		Example: `  holdall sync https://example.org/docs.caf docs.caf
   holdall sync https://example.org/docs.caf --extract docs
   holdall sync https://example.org/docs-2.tar docs-1.tar docs -o docs-2.tar
@@ -66,6 +69,9 @@ there with the same size and time stay as they are.`,
 				return usage("%s: a copy can only be made on a disk", store.Redact(out))
 			}
 			st, names, err := a.archivesOf(ctx, address)
+			if err == nil && (isBook(address) || strings.HasPrefix(address, catalogScheme)) {
+				names, err = a.cataloguedArchives(ctx, address)
+			}
 			if err != nil {
 				return err
 			}
@@ -129,6 +135,26 @@ func (a *app) sync(ctx context.Context, address string, old []string, out string
 		holdall.Synced
 	}{out, sum}, "%s%s\n", line, a.didNot())
 	return nil
+}
+
+// cataloguedArchives returns the addresses of all archives of a catalogue.
+func (a *app) cataloguedArchives(ctx context.Context, address string) (names []string, err error) {
+	s, err := a.shelf(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.Catalog().Archives(ctx)
+	may := outside.Rule{Store: s.Catalog().Store(), Name: s.Catalog().Name(), Allowed: a.mayLead()}
+	for _, x := range all {
+		if _, _, err := may.Find(ctx, x.Address); err != nil {
+			return nil, err
+		}
+		names = append(names, x.Address)
+	}
+	if err == nil && len(names) == 0 {
+		err = fmt.Errorf("%s: the catalogue has no archives", shownCatalog(address))
+	}
+	return names, err
 }
 
 // syncAll makes copies of archives in a folder. Each is also copied from the one in the folder whose name is most like
