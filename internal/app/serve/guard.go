@@ -119,6 +119,9 @@ func (d *door) admits(w http.ResponseWriter, r *http.Request) bool {
 	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") && d.opensTo(strings.TrimSpace(token)) {
 		return true
 	}
+	if _, token, ok := r.BasicAuth(); ok && d.opensTo(token) { // clients of WebDAV know passwords
+		return true
+	}
 	if strings.Contains(r.URL.RawQuery, "token=") {
 		q := r.URL.Query()
 		if q.Has("token") && d.opensTo(q.Get("token")) && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
@@ -139,6 +142,9 @@ func (d *door) admits(w http.ResponseWriter, r *http.Request) bool {
 		}
 	}
 	w.Header().Set("WWW-Authenticate", `Bearer realm="holdall"`)
+	if r.Method == propfind || r.Method == http.MethodOptions { // a browser would ask for a password
+		w.Header().Add("WWW-Authenticate", `Basic realm="holdall"`)
+	}
 	http.Error(w, "401: token required: send Authorization: Bearer TOKEN, or ?token=TOKEN once", http.StatusUnauthorized)
 	return false
 }

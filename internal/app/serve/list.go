@@ -34,6 +34,7 @@ type page struct {
 	limit int    // 0 is all
 	after string // the place of the last entry of the previous page
 	as    string // the folder's name, if links are relative to its parent; "" if they are relative to the folder
+	leads func(link string) (holdall.Entry, error)
 }
 
 // askedPage returns the requested page, or responds to the request.
@@ -90,6 +91,7 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request, dir holdall.Entry
 		return
 	}
 	p.as = as
+	p.leads = func(link string) (holdall.Entry, error) { return h.resolve(r.Context(), link) }
 	from := ""
 	if p.after != "" {
 		from = p.after + "\x00"
@@ -121,7 +123,7 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request, dir holdall.Entry
 		case l == nil:
 			begin()
 		}
-		if r.Method == http.MethodHead {
+		if r.Method == http.MethodHead || r.Method == propfind && !isDeep(r) {
 			break
 		}
 		if n == p.limit && n > 0 {
@@ -155,6 +157,9 @@ type listing interface {
 
 // listing returns the kind of listing for a request.
 func (p page) listing(w http.ResponseWriter, r *http.Request) listing {
+	if r.Method == propfind {
+		return newDAVListing(w, r, p.leads)
+	}
 	head := w.Header()
 	head.Add("Vary", "Accept")
 	var out io.Writer = w

@@ -47,6 +47,10 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 		} else {
 			h.list(w, r, e, path.Base(r.URL.Path))
 		}
+	case e.Kind.HasContent() && r.Method == propfind:
+		l := newDAVListing(w, r, nil)
+		l.file(path.Base(r.URL.Path), e, h.etag(r.Context(), e))
+		l.end("")
 	case e.Kind.HasContent():
 		h.content(w, r, e)
 	default:

@@ -42,7 +42,7 @@ type SiteOptions struct {
 
 // A Site is a server of archives:
 //
-//	/f/ARCHIVE/PATH    a file, or the list of a folder
+//	/f/ARCHIVE/PATH    a file, or the list of a folder, also by WebDAV
 //	/z/ARCHIVE/KEY     the same in the view that Zarr clients read
 //	/z3/ARCHIVE/KEY    the same in the view of version 3 of Zarr
 //	/zip/ARCHIVE/DIR/  a folder as a zip
@@ -86,7 +86,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		// A browser sends this request before the actual one, without a token.
-		if r.Method == http.MethodOptions && len(s.o.CORS) > 0 {
+		if r.Method == http.MethodOptions && len(s.o.CORS) > 0 && (!isDAV(r, route) || r.Header.Get("Origin") != "") {
 			begin(w, r, s.o.CORS, false)
 			return
 		}
@@ -121,10 +121,10 @@ func (s *Site) answer(w http.ResponseWriter, r *http.Request, route string, do h
 		}
 	}()
 	secure(g.Header(), allows(s.o.CORS, r.Header.Get("Origin")) != "")
-	if hasBody(r) { // no request here has one, and reading it would mean waiting for it
+	if hasBody(r) && !isDAV(r, route) { // no other request here has one, and reading it would mean waiting for it
 		g.Header().Set("Connection", "close")
 	}
-	if hasBody(r) && route != "s3" {
+	if hasBody(r) && route != "s3" && !isDAV(r, route) {
 		http.Error(g, "400: expected a request without a body", http.StatusBadRequest)
 	} else {
 		do(g, r)
@@ -137,14 +137,14 @@ func hasBody(r *http.Request) bool {
 }
 
 func (s *Site) route(w http.ResponseWriter, r *http.Request, route, rest string) {
-	switch route {
-	case "page", "ui", "api":
-		if s.o.Page != nil {
-			s.o.Page.ServeHTTP(w, r)
+	if isDAV(r, route) {
+		if !dav(w, r) {
 			return
 		}
-	}
-	if !begin(w, r, s.o.CORS, false) {
+	} else if (route == "page" || route == "ui" || route == "api") && s.o.Page != nil {
+		s.o.Page.ServeHTTP(w, r)
+		return
+	} else if !begin(w, r, s.o.CORS, false) {
 		return
 	}
 	switch {
@@ -257,6 +257,10 @@ func (s *Site) list(w http.ResponseWriter, r *http.Request, route string) {
 		in = "f/"
 	}
 	l.title("", "")
+	if route == "page" && r.Method == propfind { // its children lie directly below it
+		all = nil
+		l.entry("f", "f", holdall.Entry{Kind: format.Dir})
+	}
 	for _, x := range all {
 		e := holdall.Entry{Name: x.Name, Kind: format.Dir, ModTime: x.ModTime}
 		if x.Err != nil {
