@@ -123,7 +123,7 @@ var imports = map[string]string{
 	"internal/app/gateway/journal/disk":  "internal/base/sysfile",
 	"internal/testkit/disktest":          "internal/app/gateway/journal/disk",
 	"internal/app/serve":                 " docs format format/zip format/kit/sorter store zarr internal/read/content internal/read/listing format/kit store/storekit",
-	"mount":                              " format store internal/base/people format/kit/naming",
+	"mount":                              " format store internal/base/people store/storekit format/kit/naming",
 	"cmd/holdall":                        " docs format store codec bytemap internal/arrays/zarrkey zarr format/zip mount internal/app/explore internal/app/explore/nodes internal/app/fixity internal/app/hierarchy internal/app/serve internal/app/catalog internal/app/catalog/book internal/app/catalog/export internal/app/catalog/facts internal/app/catalog/survey internal/app/catalog/shelf internal/app/fleet internal/app/gateway internal/base/glob internal/read/grep internal/read/outside format/kit/sorter format/all store/all store/local internal/oak internal/base/sysfile format/rvn/recipe internal/write/bag internal/write/repairs internal/write/output internal/write/pack internal/write/unpack internal/read/detect internal/read/parity internal/base/meter format/kit/pipe internal/write/tree format/kit format/kit/naming internal/read/kept store/storekit internal/app/fleet/queue internal/base/minisign internal/read/root",
 	"internal/app/explore":               " bytemap codec format store zarr format/kit/columns internal/read/grep internal/app/hierarchy internal/app/serve format/kit/naming",
 	"internal/app/explore/nodes":         " internal/app/explore format format/kit/pipe internal/oak",

@@ -56,6 +56,8 @@ type Options struct {
 	// and to those on this machine. 0 means every 2 s on this machine and every 30 s on a
 	// network.
 	Poll time.Duration
+	// Wait is how long a read waits for a server that does not answer, at least; then it fails.
+	Wait time.Duration
 	// Log gets errors. If it is nil, they are not logged.
 	Log *slog.Logger
 

@@ -399,7 +399,7 @@ func (r *request) end() {
 }
 
 func (r *request) Deadline() (time.Time, bool) { return time.Time{}, false }
-func (r *request) Value(any) any               { return nil }
+func (r *request) Value(key any) any           { return r.parent.Value(key) }
 
 // Done starts to wait only when it is called.
 func (r *request) Done() <-chan struct{} {

@@ -21,6 +21,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // A Mount is a mounted file system of archives.
@@ -45,7 +46,7 @@ func New(dir string, trees []Tree, o Options) (*Mount, error) {
 	if o.Owner != nil {
 		owner = *o.Owner
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(storekit.Patient(context.Background(), o.Wait))
 	f := &filesystem{
 		RawFileSystem: fuse.NewDefaultRawFileSystem(), o: o, owner: owner, mounted: time.Now(), ctx: ctx,
 		handles:  handles{m: map[uint64]handle{}},

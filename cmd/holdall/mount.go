@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/zeebo/blake3"
@@ -69,6 +70,7 @@ could be mounted.`,
 	f.BoolVar(&o.follow, "follow", false, "reopen an archive when it changes")
 	f.BoolVar(&o.allowOther, "allow-other", false, "let other users read files, subject to modes and owners")
 	f.Var(&o.owner, "owner", "owner of all files, instead of the owners in the archive")
+	f.DurationVar(&o.wait, "wait", 0, "while a server does not answer, wait this long before a read fails")
 	f.BoolVar(&o.nonEmpty, "nonempty", false, "mount over a folder that is not empty")
 	return cmd
 }
@@ -81,6 +83,7 @@ type mounting struct {
 	allowOther bool
 	owner      ownerFlag
 	nonEmpty   bool
+	wait       time.Duration
 }
 
 func freeName(name string, taken map[string]bool) string {
@@ -117,6 +120,7 @@ type mountedJSON struct {
 
 func (a *app) mount(ctx context.Context, addresses []string, dir string, o mounting) error {
 	a.stays = true
+	ctx = storekit.Patient(ctx, o.wait)
 	logTo, ready, err := a.answerParent()
 	if err != nil {
 		return err
@@ -130,6 +134,7 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 			source = "holdall"
 		}
 		m, err = mount.New(dir, trees, mount.Options{
+			Wait:   o.wait,
 			Source: source, AllowOther: o.allowOther, Owner: o.owner.to, NonEmpty: o.nonEmpty, Folders: len(addresses) > 1, Log: slog.New(a.logTo(logTo)),
 		})
 	}

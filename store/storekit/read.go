@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/holdall/holdall/store"
 )
@@ -87,6 +88,19 @@ func (b briefly) ReadAt(ctx context.Context, p []byte, off int64) error {
 func (b briefly) Close() error { return nil }
 
 func (b briefly) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
+
+type patience struct{}
+
+// Patient returns a context in which a request that may succeed later is sent again for at least d, and not only a few times.
+func Patient(ctx context.Context, d time.Duration) context.Context {
+	return context.WithValue(ctx, patience{}, d)
+}
+
+// Patience returns what Patient has set, for stores.
+func Patience(ctx context.Context) time.Duration {
+	d, _ := ctx.Value(patience{}).(time.Duration)
+	return d
+}
 
 // Temporary reports whether err is a failed request that may succeed later.
 func Temporary(err error) bool {

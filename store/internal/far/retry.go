@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdall/holdall/store/storekit"
 )
 
 const (
@@ -37,6 +39,7 @@ type Retrier struct {
 	Tries  int
 	Jitter func(most time.Duration) time.Duration
 	failed int
+	since  time.Time // of the first failure
 }
 
 // Again waits until the next attempt after one that brought gained bytes and
@@ -52,8 +55,11 @@ func (r *Retrier) Again(ctx context.Context, err error, gained int) error {
 	if gained >= Enough {
 		r.failed = 0
 	}
+	if r.failed == 0 {
+		r.since = time.Now()
+	}
 	r.failed++
-	if r.failed >= r.Tries {
+	if r.failed >= r.Tries && time.Since(r.since) >= storekit.Patience(ctx) {
 		if r.failed > 1 {
 			return &Passing{Err: fmt.Errorf("%w (tried %d times)", p.Err, r.failed)}
 		}
