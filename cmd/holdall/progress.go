@@ -68,6 +68,18 @@ func timeLeft(p meter.Progress, took time.Duration) string {
 	return fmt.Sprintf(", %v left of %s", left.Round(time.Second), humanSize(p.TotalBytes))
 }
 
+// nameIn returns what shows the name of the current entry, in what is left of
+// the line beside a bar.
+func nameIn(m *holdall.Meter, bar int) func(decor.Statistics) string {
+	return func(s decor.Statistics) string {
+		name, room := format.Escape(m.Snapshot().Name), s.AvailableWidth-bar-len("   ")
+		if name == "" || room < leastName {
+			return ""
+		}
+		return " " + screen.Shorten(name, room)
+	}
+}
+
 // barProgress draws one line on a terminal. If the total is known by now, it
 // is a bar with the time left, otherwise something that moves.
 func (a *app) barProgress(m *holdall.Meter, done string, quit <-chan struct{}) {
@@ -89,14 +101,7 @@ func (a *app) barProgress(m *holdall.Meter, done string, quit <-chan struct{}) {
 	if total > 0 {
 		style, columns, appended = mpb.BarStyle(), barColumns, append(appended, decor.Name(" "), decor.AverageETA(decor.ET_STYLE_GO))
 	}
-	name := decor.Any(func(s decor.Statistics) string {
-		shown := format.Escape(m.Snapshot().Name)
-		if room := s.AvailableWidth - columns - len("   "); shown != "" && room >= leastName {
-			return " " + screen.Shorten(shown, room)
-		}
-		return ""
-	})
-	bar := p.New(total, style, mpb.BarWidth(columns), mpb.PrependDecorators(counts), mpb.AppendDecorators(append(appended, name)...), mpb.BarRemoveOnComplete())
+	bar := p.New(total, style, mpb.BarWidth(columns), mpb.PrependDecorators(counts), mpb.AppendDecorators(append(appended, decor.Any(nameIn(m, columns)))...), mpb.BarRemoveOnComplete())
 	t := time.NewTicker(lookEvery)
 	defer t.Stop()
 	for {
