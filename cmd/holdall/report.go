@@ -321,7 +321,11 @@ func (a *app) shortProblem(p holdall.Problem) {
 	first := a.colours(a.stdout, "", "").paint(sev, sev+":")
 	room := a.width() - len(sev) - len(": : ") - len(kindOf(p))
 	fmt.Fprintf(a.out, "%s %s: %s\n", first, screen.Shorten(what, room), kindOf(p))
-	a.wrap("    ", wholeDigest.ReplaceAllString(messageOf(p), "$1…")+ifAny(" [%s]", where), math.MaxInt)
+	words := strings.Split(wholeDigest.ReplaceAllString(messageOf(p), "$1…")+ifAny(" [%s]", where), " ")
+	for i := range words {
+		words[i] = screen.Shorten(words[i], a.width()-len("     "))
+	}
+	a.wrap("    ", strings.Join(words, " "), math.MaxInt)
 }
 
 // sentence prints a line that is wrapped on a terminal.
