@@ -205,6 +205,7 @@ func (m *Amendment) addNode(ctx context.Context, n tree.Node, o AddOptions) erro
 	defer file.Close()
 	e.Size, e.Mode, e.HasMode, e.ModTime = info.Size, info.Mode, true, info.ModTime
 	m.had |= pack.AttributesOf(info)
+	o.Meter.At(e.Name, e.Size)
 	if err := m.Put(ctx, e, file); err != nil {
 		return err
 	}

@@ -48,6 +48,7 @@ func Diff(ctx context.Context, a, b *Archive, wanted func(name string) bool, m *
 			err = report(Difference{Name: bs[0].Name, Kind: "added", B: bs[0]})
 			bs = bs[1:]
 		default:
+			m.At(as[0].Name, as[0].Size)
 			why, derr := differ(ctx, a, as[0], b, bs[0], read)
 			switch {
 			case derr != nil:

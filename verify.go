@@ -442,6 +442,7 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 		switch {
 		case err != nil:
 		case decode != nil && by == format.Unproven:
+			o.Meter.At(e.Name, e.Size)
 			by, err = decode(ctx, in, func(p Problem) {
 				damaged = true
 				found <- p

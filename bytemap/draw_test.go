@@ -20,6 +20,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format/kit/naming"
+	"github.com/holdall/holdall/internal/base/screen"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -214,7 +215,7 @@ func TestTerminalKeepsToItsWidthAndSendsNothingElse(t *testing.T) {
 			}
 			for line := range strings.Lines(text) {
 				line = strings.TrimSuffix(line, "\n")
-				if n := screenWidth(line); n > max(width, minTerminal) {
+				if n := screen.Width(line); n > max(width, minTerminal) {
 					t.Errorf("width %d: line of %d columns: %q", width, n, line)
 				}
 				for _, r := range line {

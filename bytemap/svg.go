@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/base/screen"
 )
 
 // Sizes in pixels.
@@ -93,7 +94,7 @@ func (d *svgDrawing) style() {
 
 func (d *svgDrawing) volume(v *VolumeMap) {
 	d.y += svgHead
-	name := shorten(format.Escape(v.Name), 80)
+	name := screen.Shorten(format.Escape(v.Name), 80)
 	d.printf(`<text class="h" x="%d" y="%d">%s <tspan class="d" font-weight="400">%s</tspan></text>`+"\n", svgMargin, d.y-9, escaped(name), human(v.Size))
 	d.scale()
 	for row := range d.rows(v) {
@@ -214,7 +215,7 @@ func (d *svgDrawing) spans(v *VolumeMap) {
 				ink = "n q" // dark on a dark background, where these colours are light
 			}
 			d.printf(`<text class="%s" x="%.2f" y="%d">%s</text>`, ink, svgLeft+d.x(widest.from)+5,
-				d.y+widest.row*svgRowStep+svgRow/2+4, escaped(shorten(text, int((room-10)/svgGlyph))))
+				d.y+widest.row*svgRowStep+svgRow/2+4, escaped(screen.Shorten(text, int((room-10)/svgGlyph))))
 		}
 		d.printf("</g>\n")
 	}

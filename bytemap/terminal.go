@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/base/screen"
 )
 
 const (
@@ -35,7 +35,7 @@ type terminalDrawing struct {
 func (d *terminalDrawing) line(s string) { d.w.WriteString(s + "\n") }
 
 func (d *terminalDrawing) draw() {
-	d.line(fit(d.m.title(), d.width))
+	d.line(screen.Shorten(d.m.title(), d.width))
 	d.legend()
 	left := terminalLeft
 	if d.width < 4*terminalLeft {
@@ -44,7 +44,7 @@ func (d *terminalDrawing) draw() {
 	for _, v := range d.shown {
 		d.line("")
 		size := " " + human(v.Size)
-		d.line(fit(format.Escape(v.Name), d.width-len(size)) + size)
+		d.line(screen.Shorten(format.Escape(v.Name), d.width-len(size)) + size)
 		for row, shades := range d.places(v, d.width-left) {
 			if left > 0 {
 				fmt.Fprintf(d.w, "%*s ", left-1, human(int64(row)*d.rowSize))
@@ -54,15 +54,15 @@ func (d *terminalDrawing) draw() {
 	}
 	for _, note := range d.notes() {
 		d.line("")
-		d.line(fit(note, d.width))
+		d.line(screen.Shorten(note, d.width))
 	}
 }
 
 func (d *terminalDrawing) legend() {
 	used := 0
 	for _, u := range d.m.legend() {
-		text := fit(fmt.Sprintf("%s %s", u, d.m.amount(u)), d.width-2)
-		if n := 2 + utf8.RuneCountInString(text); used > 0 && used+2+n > d.width {
+		text := screen.Shorten(fmt.Sprintf("%s %s", u, d.m.amount(u)), d.width-2)
+		if n := 2 + screen.Width(text); used > 0 && used+2+n > d.width {
 			d.line("")
 			used = n
 		} else {
@@ -170,26 +170,4 @@ func halves(left, right swatch) (code string, char rune) {
 	default:
 		return fmt.Sprintf("\x1b[38;5;%d;48;5;%dm", left.terminal, right.terminal), '▌'
 	}
-}
-
-// fit shortens s to width columns. Characters that terminals draw wide count as two. Combining
-// characters are counted too, so the result may be too short but not too long.
-func fit(s string, width int) string {
-	for n := utf8.RuneCountInString(s); ; n-- {
-		short := shorten(s, n)
-		if screenWidth(short) <= width || n <= 0 {
-			return short
-		}
-	}
-}
-
-func screenWidth(s string) (n int) {
-	for _, r := range s {
-		n++
-		if r >= 0x1100 && (r <= 0x115f || r >= 0x2e80 && r <= 0xa4cf || r >= 0xac00 && r <= 0xd7a3 ||
-			r >= 0xf900 && r <= 0xfaff || r >= 0xfe30 && r <= 0xfe6f || r >= 0xff00 && r <= 0xff60 || r >= 0x1f300) {
-			n++
-		}
-	}
-	return n
 }

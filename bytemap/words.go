@@ -145,20 +145,6 @@ func counted(n int64) string {
 	return s
 }
 
-// shorten removes the middle of a text of more than n characters, because names often differ at
-// their ends.
-func shorten(s string, n int) string {
-	r := []rune(s)
-	if len(r) <= n {
-		return s
-	}
-	if n < 3 {
-		return "…"
-	}
-	tail := (n - 1) / 2
-	return string(r[:n-1-tail]) + "…" + string(r[len(r)-tail:])
-}
-
 func escaped(s string) string {
 	var b strings.Builder
 	xml.EscapeText(&b, []byte(s))

@@ -38,6 +38,7 @@ type app struct {
 	quiet    bool
 	strict   bool
 	progress string
+	color    string
 	exact    bool // print sizes in bytes
 	noSync   bool
 	verbose  bool
@@ -120,10 +121,6 @@ func (a *app) width() int {
 	return 80
 }
 
-func (a *app) colour() bool {
-	return a.outTTY && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-}
-
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.rootCommand(args)
 	cmd := root
@@ -171,7 +168,7 @@ func (a *app) said(err error) bool { return a.doubtsSaid[err.Error()] }
 // warn prints a line for the user that is not a result.
 func (a *app) warn(format string, args ...any) {
 	if !a.quiet {
-		fmt.Fprintf(a.stderr, "holdall: %s: %s\n", a.verb, fmt.Sprintf(format, args...))
+		fmt.Fprintln(a.stderr, a.prefix("warning")+fmt.Sprintf(format, args...))
 	}
 }
 
@@ -607,6 +604,7 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f.BoolVar(&a.json, "json", false, "print results and errors as JSON")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "print results and errors only")
 	f.Var(newChoice(&a.progress, "auto", "bar", "plain", "none"), "progress", "show progress: bar, plain, none, or auto, a bar on a terminal")
+	f.Var(newChoice(&a.color, "auto", "always", "never"), "color", "colour results and messages: always, never, or auto, on a terminal")
 	f.BoolVar(&a.exact, "bytes", false, "print sizes in bytes")
 	f.BoolVar(&a.noSync, "no-sync", false, "do not sync to disk before an archive appears under its name")
 	named := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return f == shelf.Format || f.Open == nil }) // that one is recognised by its address

@@ -301,7 +301,7 @@ func (a *app) extractBelow(ctx context.Context, in *holdall.Archive, dir string,
 			return
 		}
 		a.out.Flush()
-		fmt.Fprintf(a.stderr, "holdall: %s: %s\n", a.verb, problemLine(p))
+		fmt.Fprintln(a.stderr, a.prefix(p.Severity.String())+problemLine(p))
 	}
 	return holdall.Extract(ctx, in, root, o)
 }

@@ -49,10 +49,10 @@ code is 1 if there are differences.`,
 			m := &holdall.Meter{}
 			stop := a.showProgress(m, "compared")
 			defer stop()
-			differ := false
+			differ, c := false, a.colours(a.stdout, "", "")
 			_, err = holdall.Diff(ctx, left, right, names.Wants, m, func(d holdall.Difference) error {
 				differ = true
-				return a.printDifference(d)
+				return a.printDifference(c, d)
 			})
 			if err == nil && differ {
 				err = errNo
@@ -64,7 +64,7 @@ code is 1 if there are differences.`,
 	return cmd
 }
 
-func (a *app) printDifference(d holdall.Difference) error {
+func (a *app) printDifference(c *colours, d holdall.Difference) error {
 	if a.json {
 		a.printJSON(struct {
 			pathJSON
@@ -80,6 +80,7 @@ func (a *app) printDifference(d holdall.Difference) error {
 	case "removed":
 		sign, why = "-", ""
 	}
-	_, err := fmt.Fprintf(a.out, "%s %s%s\n", sign, quoteEmpty(format.Escape(d.Name)), why)
+	line := fmt.Sprintf("%s %s%s", sign, quoteEmpty(format.Escape(d.Name)), why)
+	_, err := fmt.Fprintln(a.out, c.paint(string(d.Kind), line))
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -45,7 +46,7 @@ code is 1 if nothing matches, or if a file could not be read.`,
 					return usage("there is no archive %s: the archive comes first, then the regular expression", args[0])
 				}
 			}
-			if g.hit, err = s.compile(exprs); err != nil {
+			if g.re, err = s.compile(exprs); err != nil {
 				return &usageError{err}
 			}
 			match, err := globMatcher(pattern, false)
@@ -56,7 +57,8 @@ code is 1 if nothing matches, or if a file could not be read.`,
 			if err != nil {
 				return err
 			}
-			g.app, g.match = a, func(name string) bool { return names.Wants(name) && match(name) }
+			g.app, g.searched, g.colours = a, s, a.colours(a.stdout, grepColours, "GREP_COLORS")
+			g.match = func(name string) bool { return names.Wants(name) && match(name) }
 			return a.compared(names, a.use(ctx, args[0], false, func(in *holdall.Archive) error { return g.run(ctx, in) }))
 		}),
 	}
@@ -82,7 +84,7 @@ type searched struct {
 	fold, invert, words, fixed bool
 }
 
-func (s *searched) compile(exprs []string) (func(line []byte) bool, error) {
+func (s *searched) compile(exprs []string) (*regexp.Regexp, error) {
 	var any []string
 	for _, expr := range exprs {
 		if s.fixed {
@@ -95,21 +97,34 @@ func (s *searched) compile(exprs []string) (func(line []byte) bool, error) {
 	}
 	expr := strings.Join(any, "|")
 	if s.words {
-		expr = `(?:^|[^\pL\pN_])(?:` + expr + `)(?:[^\pL\pN_]|$)`
+		expr = `(?:^|[^\pL\pN_])(` + expr + `)(?:[^\pL\pN_]|$)`
 	}
 	if s.fold {
 		expr = "(?i)" + expr
 	}
-	re, err := regexp.Compile(expr)
-	if err != nil {
-		return nil, err
+	return regexp.Compile(expr)
+}
+
+// matches returns where re matches in a line, for each match from and to.
+func (s *searched) matches(re *regexp.Regexp, line []byte) (all [][]int) {
+	if !s.words {
+		return re.FindAllIndex(line, -1)
 	}
-	return func(line []byte) bool { return re.Match(line) != s.invert }, nil
+	for at := 0; ; { // what is between two words belongs to both matches
+		m := re.FindSubmatchIndex(line[at:])
+		if m == nil || m[2] == m[3] {
+			return all
+		}
+		all = append(all, []int{at + m[2], at + m[3]})
+		at += m[3]
+	}
 }
 
 type grepping struct {
+	searched
 	app       *app
-	hit       func(line []byte) bool
+	colours   *colours
+	re        *regexp.Regexp
 	match     func(string) bool
 	namesOnly bool
 	count     bool
@@ -140,8 +155,9 @@ func (g *grepping) run(ctx context.Context, in *holdall.Archive) error {
 
 func (g *grepping) file(e holdall.Entry, content io.Reader) error {
 	name := quoteEmpty(format.Escape(e.Name))
-	lines := int64(0)
-	for m, err := range grep.Lines(content, g.hit) {
+	c, lines := g.colours, int64(0)
+	named, colon := c.paint("fn", name), c.paint("se", ":")
+	for m, err := range grep.Lines(content, func(line []byte) bool { return g.re.Match(line) != g.invert }) {
 		if err != nil {
 			return err
 		}
@@ -153,11 +169,11 @@ func (g *grepping) file(e holdall.Entry, content io.Reader) error {
 		case g.app.json:
 			g.json(e, m)
 		case g.namesOnly:
-			fmt.Fprintln(g.app.out, name)
+			fmt.Fprintln(g.app.out, named)
 		case m.Binary:
 			fmt.Fprintf(g.app.out, "%s: binary file matches\n", name)
 		default:
-			fmt.Fprintf(g.app.out, "%s:%d:%s\n", name, m.Line, format.Escape(string(m.Text)))
+			fmt.Fprint(g.app.out, named, colon, c.paint("ln", strconv.Itoa(m.Line)), colon, g.marked(m.Text), "\n")
 		}
 		if g.namesOnly || m.Binary {
 			break
@@ -168,9 +184,25 @@ func (g *grepping) file(e holdall.Entry, content io.Reader) error {
 			pathJSON
 			Count int64 `json:"count"`
 		}{pathOf(e.Name), lines}
-		g.app.tell(c, func() { fmt.Fprintf(g.app.out, "%s:%d\n", name, lines) })
+		g.app.tell(c, func() { fmt.Fprint(g.app.out, named, colon, lines, "\n") })
 	}
 	return nil
+}
+
+// marked returns a line with its matches coloured.
+func (g *grepping) marked(line []byte) string {
+	if g.colours == nil || g.invert {
+		return format.Escape(string(line))
+	}
+	var b strings.Builder
+	at := 0
+	for _, m := range g.matches(g.re, line) {
+		b.WriteString(format.Escape(string(line[at:m[0]])))
+		b.WriteString(g.colours.with(cmp.Or(g.colours.codes["ms"], g.colours.codes["mt"]), format.Escape(string(line[m[0]:m[1]]))))
+		at = m[1]
+	}
+	b.WriteString(format.Escape(string(line[at:])))
+	return b.String()
 }
 
 func (g *grepping) json(e holdall.Entry, found grep.Match) {

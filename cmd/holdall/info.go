@@ -175,30 +175,33 @@ func gatherInfo(ctx context.Context, in overview) (*infoJSON, error) {
 }
 
 func (a *app) printInfo(i *infoJSON) {
-	line := a.line
+	line, number := a.line, func(s string) string { return s }
+	if a.outTTY {
+		number = func(s string) string { return fmt.Sprintf("%10s", s) }
+	}
 	line("format", "%s (%s) %s", i.Format, i.Title, i.Version)
 	if len(i.Views) > 0 {
 		line("views", "%s", strings.Join(i.Views, ", "))
 	}
-	line("entries", "%s", thousands(i.Entries))
-	line("files", "%s", thousands(i.Files))
-	line("folders", "%s", thousands(i.Dirs))
-	line("content", "%s", a.humanSize(i.Bytes))
+	line("entries", "%s", number(thousands(i.Entries)))
+	line("files", "%s", number(thousands(i.Files)))
+	line("folders", "%s", number(thousands(i.Dirs)))
+	line("content", "%s", number(a.humanSize(i.Bytes)))
 	if i.Shared > 0 {
-		line("shared", "%s", a.humanSize(i.Shared))
+		line("shared", "%s", number(a.humanSize(i.Shared)))
 	}
 	once := i.Bytes - i.Shared // size of the content, with shared data counted once
-	line("stored", "%s in %s", a.humanSize(i.StoredBytes), count(int64(len(i.Volumes)), "volume"))
+	line("stored", "%s in %s", number(a.humanSize(i.StoredBytes)), count(int64(len(i.Volumes)), "volume"))
 	perEntry := ""
 	if i.Entries > 0 {
 		perEntry = fmt.Sprintf(" (%.1f bytes an entry)", float64(i.IndexBytes)/float64(i.Entries))
 	}
-	line("index", "%s%s", a.humanSize(i.IndexBytes), perEntry)
+	line("index", "%s%s", number(a.humanSize(i.IndexBytes)), perEntry)
 	switch {
 	case i.StoredBytes > 0 && i.StoredBytes < once:
 		line("compressed", "to %.1f%%", 100*float64(i.StoredBytes)/float64(once))
 	case i.StoredBytes > 0:
-		line("overhead", "%s (%.2f%%)", a.humanSize(i.StoredBytes-once), 100*float64(i.StoredBytes-once)/float64(i.StoredBytes))
+		line("overhead", "%s (%.2f%%)", number(a.humanSize(i.StoredBytes-once)), 100*float64(i.StoredBytes-once)/float64(i.StoredBytes))
 	}
 	if p := i.Parity; p != nil && p.Unused == "" {
 		line("parity", "%s, %s", format.Escape(p.String()), a.humanSize(p.Parity))
@@ -218,6 +221,6 @@ func (a *app) printInfo(i *infoJSON) {
 		line("unreadable", "%s", count(i.Unreadable, "entry"))
 	}
 	for _, p := range i.notes {
-		line("unusual", "%s", problemLine(p))
+		line("unusual", "%s", a.problem(p))
 	}
 }

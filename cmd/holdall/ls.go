@@ -211,15 +211,15 @@ func (a *app) lineOf(ctx context.Context, in *holdall.Archive, long bool) func([
 	if in.Format().Keeps&format.KeepsModes != 0 {
 		modeWidth = len("drwxrwxrwx")
 	}
-	run := in.Source().Reader.Can().Run
+	run, c := in.Source().Reader.Can().Run, a.colours(a.stdout, fileColours, "LS_COLORS")
 	return func(b []byte, e *holdall.Entry) ([]byte, error) {
 		switch {
 		case a.json:
 			return appendEntry(ctx, b, in, run, e)
 		case long:
-			b = append(b, a.longLine(*e, modeWidth, in.Unproven(ctx, *e))...)
+			b = append(b, a.longLine(*e, c, modeWidth, in.Unproven(ctx, *e))...)
 		default:
-			b = append(append(b, quoteEmpty(format.Escape(e.Name))...), suffix(*e)...)
+			b = append(append(b, c.name(e, quoteEmpty(format.Escape(e.Name)))...), suffix(*e)...)
 		}
 		return append(b, '\n'), nil
 	}
@@ -315,7 +315,7 @@ func (a *app) lost(in *holdall.Archive, e holdall.Entry) {
 	case a.losses <= most:
 		c := &format.CorruptError{Format: in.Format().Name, Problem: *e.Fault}
 		c.Entry, c.HasEntry = e.Name, true
-		fmt.Fprintf(a.stderr, "holdall: %s: %s\n", a.verb, printable(c.Error()))
+		fmt.Fprintln(a.stderr, a.prefix("error")+printable(c.Error()))
 	case a.losses == most+1:
 		a.warn("more than %d entries are lost; the others are not listed here", most)
 	}
@@ -336,7 +336,7 @@ func suffix(e holdall.Entry) string {
 
 // longLine returns the line of an entry with its stored attributes, and says so where nothing
 // would show damage in its content.
-func (a *app) longLine(e holdall.Entry, modeWidth int, unproven bool) string {
+func (a *app) longLine(e holdall.Entry, c *colours, modeWidth int, unproven bool) string {
 	mode := cmp.Or(map[format.Kind]string{format.Dir: "d", format.Symlink: "l", format.HardLink: "h", format.Fifo: "p", format.Property: "="}[e.Kind], "-")
 	if e.HasMode {
 		mode += e.Mode.Perm().String()[1:]
@@ -348,7 +348,11 @@ func (a *app) longLine(e holdall.Entry, modeWidth int, unproven bool) string {
 	if e.Fault != nil {
 		size = "?"
 	}
-	line := fmt.Sprintf("%-*s %10s", modeWidth, mode, size)
+	sizeWidth := 10
+	if a.exact && a.outTTY {
+		sizeWidth = 15
+	}
+	line := fmt.Sprintf("%-*s %*s", modeWidth, mode, sizeWidth, size)
 	if !e.ModTime.IsZero() {
 		line += "  " + e.ModTime.UTC().Format(time.DateTime)
 	}
@@ -359,11 +363,11 @@ func (a *app) longLine(e holdall.Entry, modeWidth int, unproven bool) string {
 		algo, sum, _ := strings.Cut(d, ":")
 		line += "  " + algo + ":" + sum[:min(12, len(sum))] + "…"
 	} else if unproven {
-		line += "  unproven"
+		line += "  " + c.paint("warning", "unproven")
 	}
-	line += "  " + quoteEmpty(format.Escape(e.Name)) + suffix(e)
+	line += "  " + c.name(&e, quoteEmpty(format.Escape(e.Name))) + suffix(e)
 	if e.Fault != nil {
-		line += "  (unreadable: " + e.Fault.Message + ")"
+		line += c.paint("error", "  (unreadable: "+printable(e.Fault.Message)+")")
 	}
 	return line
 }
@@ -385,9 +389,9 @@ func (a *app) treeCommand() *cobra.Command {
 				}
 				top = e.Name
 			}
-			t := &treeDrawing{app: a, in: in, depth: depth, print: a.entryPrinter(ctx, in, false)}
+			t := &treeDrawing{app: a, in: in, depth: depth, print: a.entryPrinter(ctx, in, false), colours: a.colours(a.stdout, fileColours, "LS_COLORS")}
 			if !a.json {
-				fmt.Fprintln(a.out, format.Escape(top))
+				fmt.Fprintln(a.out, t.colours.name(&holdall.Entry{Kind: format.Dir}, format.Escape(top)))
 			}
 			err := t.draw(ctx, top, "", 1)
 			if err == nil && !a.json {
@@ -406,6 +410,7 @@ type treeDrawing struct {
 	in                 *holdall.Archive
 	depth              int
 	print              func(holdall.Entry) error
+	colours            *colours
 	dirs, files, bytes int64
 }
 
@@ -435,7 +440,7 @@ func (t *treeDrawing) draw(ctx context.Context, dir, lead string, level int) err
 			if dir != "." {
 				name = strings.TrimPrefix(name, dir+"/")
 			}
-			fmt.Fprintf(t.app.out, "%s%s%s%s\n", lead, branch, quoteEmpty(format.Escape(name)), suffix(e))
+			fmt.Fprintf(t.app.out, "%s%s%s%s\n", lead, branch, t.colours.name(&e, quoteEmpty(format.Escape(name))), suffix(e))
 		}
 		if e.Kind != format.Dir {
 			t.files++

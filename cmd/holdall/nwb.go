@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/hierarchy"
+	"github.com/holdall/holdall/internal/base/screen"
 )
 
 const (
@@ -65,13 +66,16 @@ func (i *infoJSON) look(ctx context.Context, a *app, in *holdall.Archive) error 
 // foreign formats a text from an archive so that it can be shown on one line.
 func foreign(s string) string { return format.Escape(strings.Join(strings.Fields(s), " ")) }
 
-func (a *app) paragraph(first, text string) {
-	indent := len([]rune(first))
+func (a *app) paragraph(first, text string) { a.wrap(first, text, shownLines) }
+
+// wrap prints a text after first in at most that many lines.
+func (a *app) wrap(first, text string, most int) {
+	indent := screen.Width(first)
 	line, at, lines := first, indent, 1
 	for word := range strings.SplitSeq(text, " ") {
-		n := len([]rune(word)) + 1
+		n := screen.Width(word) + 1
 		if at+n > a.width() && at > indent {
-			if lines++; lines > shownLines {
+			if lines++; lines > most {
 				line += " …"
 				break
 			}

@@ -121,7 +121,7 @@ func (a *app) entryFailed(name string, err error) {
 	if !strings.Contains(text, shownName+":") || shownName == "" {
 		text = quoteEmpty(shownName) + ": " + text
 	}
-	fmt.Fprintf(a.stderr, "holdall: %s: %s\n", a.verb, text)
+	fmt.Fprintln(a.stderr, a.prefix("error")+text)
 }
 
 func (a *app) packCommand() *cobra.Command {

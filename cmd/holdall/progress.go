@@ -9,13 +9,17 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/base/meter"
+	"github.com/holdall/holdall/internal/base/screen"
 )
 
 const (
 	showAfter  = 500 * time.Millisecond // shorter work shows no progress
 	lookEvery  = 100 * time.Millisecond
 	plainEvery = 10 * time.Second
+	barColumns = 16
+	leastName  = 8 // columns; less says nothing
 )
 
 func (a *app) showProgress(m *holdall.Meter, done string) (stop func()) {
@@ -50,8 +54,8 @@ func (a *app) plainProgress(m *holdall.Meter, done string, quit <-chan struct{})
 		case <-t.C:
 			p := m.Snapshot()
 			rate := float64(p.Bytes) / time.Since(start).Seconds()
-			fmt.Fprintf(a.stderr, "holdall: %s: %s, %s %s, %s/s%s\n", a.verb, count(p.Entries, "entry"), humanSize(p.Bytes), done,
-				humanSize(int64(rate)), timeLeft(p, time.Since(start)))
+			fmt.Fprintf(a.stderr, "holdall: %s: %s, %s %s, %s/s%s%s\n", a.verb, count(p.Entries, "entry"), humanSize(p.Bytes), done,
+				humanSize(int64(rate)), timeLeft(p, time.Since(start)), ifAny(": %s", format.Escape(p.Name)))
 		}
 	}
 }
@@ -64,6 +68,18 @@ func timeLeft(p meter.Progress, took time.Duration) string {
 	return fmt.Sprintf(", %v left of %s", left.Round(time.Second), humanSize(p.TotalBytes))
 }
 
+// nameIn returns what shows the name of the current entry, in what is left of
+// the line beside a bar.
+func nameIn(m *holdall.Meter, bar int) func(decor.Statistics) string {
+	return func(s decor.Statistics) string {
+		name, room := format.Escape(m.Snapshot().Name), s.AvailableWidth-bar-len("   ")
+		if name == "" || room < leastName {
+			return ""
+		}
+		return " " + screen.Shorten(name, room)
+	}
+}
+
 // barProgress draws one line on a terminal. If the total is known by now, it
 // is a bar with the time left, otherwise something that moves.
 func (a *app) barProgress(m *holdall.Meter, done string, quit <-chan struct{}) {
@@ -72,7 +88,7 @@ func (a *app) barProgress(m *holdall.Meter, done string, quit <-chan struct{}) {
 		return
 	case <-time.After(showAfter):
 	}
-	p := mpb.New(mpb.WithOutput(a.stderr), mpb.WithWidth(30), mpb.WithRefreshRate(lookEvery))
+	p := mpb.New(mpb.WithOutput(a.stderr), mpb.WithRefreshRate(lookEvery))
 	total, start := m.Snapshot().TotalBytes, time.Now().Add(-showAfter)
 	counts := decor.Any(func(decor.Statistics) string {
 		s, left := m.Snapshot(), ""
@@ -81,11 +97,11 @@ func (a *app) barProgress(m *holdall.Meter, done string, quit <-chan struct{}) {
 		}
 		return fmt.Sprintf("%s %s, %s%s ", done, thousands(s.Entries), humanSize(s.Bytes), left)
 	})
-	style, appended := mpb.BarFillerBuilder(mpb.SpinnerStyle()), []decor.Decorator{decor.AverageSpeed(decor.SizeB1024(0), "% .1f")}
+	style, columns, appended := mpb.BarFillerBuilder(mpb.SpinnerStyle()), 1, []decor.Decorator{decor.AverageSpeed(decor.SizeB1024(0), "% .1f")}
 	if total > 0 {
-		style, appended = mpb.BarStyle(), append(appended, decor.Name(" "), decor.AverageETA(decor.ET_STYLE_GO))
+		style, columns, appended = mpb.BarStyle(), barColumns, append(appended, decor.Name(" "), decor.AverageETA(decor.ET_STYLE_GO))
 	}
-	bar := p.New(total, style, mpb.PrependDecorators(counts), mpb.AppendDecorators(appended...), mpb.BarRemoveOnComplete())
+	bar := p.New(total, style, mpb.BarWidth(columns), mpb.PrependDecorators(counts), mpb.AppendDecorators(append(appended, decor.Any(nameIn(m, columns)))...), mpb.BarRemoveOnComplete())
 	t := time.NewTicker(lookEvery)
 	defer t.Stop()
 	for {

@@ -93,7 +93,7 @@ func (a *app) carve(ctx context.Context, image string, pieces []string, out stri
 func (a *app) repair(ctx context.Context, address, out string, inPlace bool) error {
 	return a.repairWith(ctx, address, out, inPlace, holdall.RepairOptions{Report: func(p holdall.Problem) {
 		if !a.json && !a.quiet && p.Severity == format.Error {
-			fmt.Fprintln(a.out, "found "+problemLine(p))
+			fmt.Fprintln(a.out, "found "+a.problem(p))
 		}
 	}})
 }
@@ -176,21 +176,22 @@ func (a *app) carryOut(ctx context.Context, address string, plan *holdall.Repair
 }
 
 func (a *app) printRepaired(r repairedJSON) {
+	c := a.colours(a.stdout, "", "")
 	switch {
 	case r.Changed:
 	case r.Partial:
-		fmt.Fprintln(a.out, "nothing can be repaired")
+		fmt.Fprintln(a.out, c.paint("error", "nothing can be repaired"))
 	default:
-		fmt.Fprintln(a.out, "nothing needs repair")
+		fmt.Fprintln(a.out, c.paint("sound", "nothing needs repair"))
 	}
 	for _, n := range r.Notes {
-		fmt.Fprintln(a.out, "repaired: "+n)
+		fmt.Fprintln(a.out, c.paint("sound", "repaired:")+" "+n)
 	}
 	if r.account != "" {
 		fmt.Fprintln(a.out, r.account)
 	}
 	for _, l := range r.Lost {
-		fmt.Fprintln(a.out, "lost: "+l)
+		fmt.Fprintln(a.out, c.paint("error", "lost:")+" "+l)
 	}
 	if p := r.Parity; p != nil {
 		a.printBeyond(p)

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -17,6 +19,7 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/fleet"
 	"github.com/holdall/holdall/internal/app/fleet/queue"
+	"github.com/holdall/holdall/internal/base/screen"
 	"github.com/holdall/holdall/internal/write/output"
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/internal/write/repairs"
@@ -42,10 +45,7 @@ type errorJSON struct {
 // report prints an error: one line for people, and one for programs on
 // request.
 func (a *app) report(err error) {
-	line := "holdall: "
-	if a.verb != "" && a.verb != "holdall" {
-		line += a.verb + ": "
-	}
+	line := a.prefix("error")
 	text := printable(strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "\n\nDid", "; did")), " "))
 	if a.address != "" && !mentions(text, a.address) {
 		line += a.address + ": "
@@ -86,8 +86,10 @@ func printable(s string) string {
 		switch {
 		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "�"):
 			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case r < 0x20 || r == 0x7f:
-			fmt.Fprintf(&b, `\x%02x`, r)
+		case r < 0x20 || 0x7f <= r && r < 0xa0:
+			for _, c := range []byte(string(r)) {
+				fmt.Fprintf(&b, `\x%02x`, c)
+			}
 		default:
 			b.WriteRune(r)
 		}
@@ -281,15 +283,58 @@ func problemLine(p holdall.Problem) string {
 	if p.HasEntry {
 		s += quoteEmpty(format.Escape(p.Entry)) + ": "
 	}
-	s += p.Message
-	if p.Class == encrypted {
-		s += ": " + passwordAdvice
-	}
-	where := p.Volume
+	where := printable(p.Volume)
 	if p.Off >= 0 {
 		where += fmt.Sprintf(" at %d", p.Off)
 	}
-	return fmt.Sprintf("%s [%s, %s]", s, cmp.Or(p.Class, string(p.Code)), where)
+	return fmt.Sprintf("%s%s [%s, %s]", s, messageOf(p), kindOf(p), where)
+}
+
+func messageOf(p holdall.Problem) string {
+	if p.Class == encrypted {
+		return printable(p.Message) + ": " + passwordAdvice
+	}
+	return printable(p.Message)
+}
+
+func kindOf(p holdall.Problem) string { return cmp.Or(p.Class, string(p.Code)) }
+
+// problem is problemLine for results.
+func (a *app) problem(p holdall.Problem) string {
+	sev := p.Severity.String() + ":"
+	return a.colours(a.stdout, "", "").paint(p.Severity.String(), sev) + strings.TrimPrefix(problemLine(p), sev)
+}
+
+// wholeDigest is a digest that is too long for a terminal.
+var wholeDigest = regexp.MustCompile(`\b([0-9a-f]{12})[0-9a-f]{20,}\b`)
+
+// shortProblem prints a problem for a terminal: what is wrong with what, and
+// below it the details, without the ends of digests.
+func (a *app) shortProblem(p holdall.Problem) {
+	sev, what, where := p.Severity.String(), printable(p.Volume), ""
+	if p.HasEntry {
+		what, where = quoteEmpty(format.Escape(p.Entry)), screen.Shorten(what, a.width()/2)
+	}
+	if p.Off >= 0 {
+		where = strings.TrimSpace(fmt.Sprintf("%s at %d", where, p.Off))
+	}
+	first := a.colours(a.stdout, "", "").paint(sev, sev+":")
+	room := a.width() - len(sev) - len(": : ") - len(kindOf(p))
+	fmt.Fprintf(a.out, "%s %s: %s\n", first, screen.Shorten(what, room), kindOf(p))
+	words := strings.Split(wholeDigest.ReplaceAllString(messageOf(p), "$1…")+ifAny(" [%s]", where), " ")
+	for i := range words {
+		words[i] = screen.Shorten(words[i], a.width()-len("     "))
+	}
+	a.wrap("    ", strings.Join(words, " "), math.MaxInt)
+}
+
+// sentence prints a line that is wrapped on a terminal.
+func (a *app) sentence(text string, args ...any) {
+	if text = fmt.Sprintf(text, args...); a.outTTY {
+		a.wrap("", text, math.MaxInt)
+	} else {
+		fmt.Fprintln(a.out, text)
+	}
 }
 
 // ifAny returns text formatted with shown, or "" if shown is empty.
@@ -303,7 +348,7 @@ func ifAny(text, shown string) string {
 func quoteEmpty(s string) string { return cmp.Or(s, `""`) }
 
 func (a *app) tellProblem(p holdall.Problem) {
-	a.tell(problemAsJSON(p), func() { fmt.Fprintln(a.out, problemLine(p)) })
+	a.tell(problemAsJSON(p), func() { fmt.Fprintln(a.out, a.problem(p)) })
 }
 
 func (a *app) printJSON(v any) {

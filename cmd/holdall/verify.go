@@ -28,7 +28,7 @@ func (a *app) verifyCommand() *cobra.Command {
 	var from, out, log, logged string
 	var signedBy []string
 	var key, password string
-	var inPlace bool
+	var inPlace, whole bool
 	cmd := &cobra.Command{
 		Use:   "verify ARCHIVE...",
 		Short: "Verify the structure and content of archives",
@@ -89,7 +89,7 @@ if something is not what was signed ("holdall sign").`,
 				steadyGC(25) // most of the memory is lists of files
 			}
 			check := func(address string) (bool, error) {
-				sum, err := a.verify(ctx, address, o)
+				sum, err := a.verify(ctx, address, o, whole)
 				return sum.Errors+sum.Warnings > 0, err
 			}
 			if log != "" {
@@ -105,7 +105,7 @@ if something is not what was signed ("holdall sign").`,
 					secret = &s
 				}
 				o.Root = true
-				check = func(address string) (bool, error) { return a.logged(ctx, log, address, o, secret) }
+				check = func(address string) (bool, error) { return a.logged(ctx, log, address, o, whole, secret) }
 			}
 			if sums != "" {
 				check = func(address string) (bool, error) { return a.sums(ctx, address, sums) }
@@ -126,6 +126,7 @@ if something is not what was signed ("holdall sign").`,
 	keyFlags(cmd, &key, &password)
 	cmd.Flags().StringVar(&logged, "check-log", "", "check that the lines of this log fit each other")
 	cmd.Flags().BoolVar(&o.Quick, "quick", false, "check only the structure, not the content")
+	cmd.Flags().BoolVarP(&whole, "verbose", "v", false, "on a terminal: print each problem on one line, with whole digests and names")
 	cmd.Flags().StringVar(&from, "repair-from", "", "repair the archive with pieces of this other copy")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "with --repair-from: write the repaired archive to this file")
 	cmd.Flags().BoolVar(&inPlace, "in-place", false, "with --repair-from: replace the archive, and keep the old one as ARCHIVE.bak")
@@ -137,7 +138,7 @@ if something is not what was signed ("holdall sign").`,
 	return cmd
 }
 
-func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOptions) (fixity.Result, error) {
+func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOptions, whole bool) (fixity.Result, error) {
 	sum := fixity.Result{Archive: store.Redact(address)}
 	st, name, err := a.locateIn(ctx, address)
 	if err != nil {
@@ -151,7 +152,11 @@ func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOpti
 		o.Index.Folder = nil // the cached index has no digests
 	}
 	how.OpenOptions, how.Meter = o.In(st), m
-	sum.Verified, err = holdall.Verify(ctx, name, how, a.tellProblem)
+	tell := a.tellProblem
+	if a.outTTY && !a.json && !whole {
+		tell = a.shortProblem
+	}
+	sum.Verified, err = holdall.Verify(ctx, name, how, tell)
 	stop()
 	if err != nil {
 		return sum, err
@@ -160,14 +165,18 @@ func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOpti
 		a.printJSON(sum)
 		return sum, nil
 	}
+	c, verdict := a.colours(a.stdout, "", ""), "sound"
+	if sum.Verdict == "unproven" {
+		verdict = "warning"
+	}
 	var found []string
 	if sum.Errors > 0 {
-		found = append(found, count(sum.Errors, "error"))
+		found = append(found, c.paint("error", count(sum.Errors, "error")))
 	}
 	if sum.Warnings > 0 {
-		found = append(found, count(sum.Warnings, "warning"))
+		found = append(found, c.paint("warning", count(sum.Warnings, "warning")))
 	}
-	line := fmt.Sprintf("%s: %s; %s", sum.Archive, cmp.Or(strings.Join(found, ", "), verdicts[sum.Verdict]), count(sum.Entries, "entry"))
+	line := fmt.Sprintf("%s: %s; %s", sum.Archive, cmp.Or(strings.Join(found, ", "), c.paint(verdict, verdicts[sum.Verdict])), count(sum.Entries, "entry"))
 	by := map[string]int64{"digest": sum.Proven.Digest, "checksum": sum.Proven.Checksum, "decoding": sum.Proven.Decoding, "nothing": sum.Unproven}
 	maps.DeleteFunc(by, func(_ string, n int64) bool { return n == 0 })
 	if !how.Quick {
@@ -181,7 +190,7 @@ func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOpti
 	}
 	fmt.Fprintln(a.out, line)
 	if sum.Verdict == "unproven" {
-		fmt.Fprintf(a.out, "%s: nothing wrong was found, but damage in %s would not be seen: 'holdall index --chunk-digests' or 'holdall protect' makes it visible from now on\n", sum.Archive, count(sum.Doubtful(), "file"))
+		a.sentence("%s: nothing wrong was found, but damage in %s would not be seen: 'holdall index --chunk-digests' or 'holdall protect' makes it visible from now on", sum.Archive, count(sum.Doubtful(), "file"))
 	}
 	if s := sum.Sampled; s != nil {
 		what := fmt.Sprintf("read %s of %s %ss", thousands(s.Read), thousands(s.Of), s.Unit)
@@ -190,7 +199,7 @@ func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOpti
 		} else if s.Of > 0 {
 			what += fmt.Sprintf(": if %s or more of them were wrong, this would have found it with %s confidence", percent(s.Loss), percent(s.Confidence))
 		}
-		fmt.Fprintf(a.out, "%s: %s\n", sum.Archive, what)
+		a.sentence("%s: %s", sum.Archive, what)
 	}
 	a.printParity(sum.Archive, sum.Parity, how.Quick || sum.Sampled != nil)
 	return sum, nil
@@ -198,8 +207,8 @@ func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOpti
 
 // logged verifies an archive, and adds the result to a log. That an archive cannot be checked is a
 // result, too.
-func (a *app) logged(ctx context.Context, log, address string, o holdall.VerifyOptions, key *minisign.Secret) (bad bool, err error) {
-	sum, err := a.verify(ctx, address, o)
+func (a *app) logged(ctx context.Context, log, address string, o holdall.VerifyOptions, whole bool, key *minisign.Secret) (bad bool, err error) {
+	sum, err := a.verify(ctx, address, o, whole)
 	if ctx.Err() != nil {
 		return false, err // nothing is known
 	}
@@ -288,20 +297,20 @@ func (a *app) printParity(shown string, r *holdall.ParityReport, quick bool) {
 	}
 	switch {
 	case quick:
-		fmt.Fprintf(a.out, "%s: %s\n", shown, by)
+		a.sentence("%s: %s", shown, by)
 	case r.Beyond() > 0:
-		fmt.Fprintf(a.out, "%s: %s of %d bytes damaged, %d of them too many for %s\n", shown, count(r.Damaged, "block"), r.Block, r.Beyond(), r.At)
+		a.sentence("%s: %s of %d bytes damaged, %d of them too many for %s", shown, count(r.Damaged, "block"), r.Block, r.Beyond(), r.At)
 	case r.Harmed():
-		fmt.Fprintf(a.out, "%s: %s of %d bytes damaged, and can be healed with %s; any %s more%s could be lost\n", shown, count(r.Damaged, "block"), r.Block, r.At, count(r.Spare, "block"), more)
+		a.sentence("%s: %s of %d bytes damaged, and can be healed with %s; any %s more%s could be lost", shown, count(r.Damaged, "block"), r.Block, r.At, count(r.Spare, "block"), more)
 	default:
-		fmt.Fprintf(a.out, "%s: %s; any %s of %d bytes%s could be lost\n", shown, by, count(r.Spare, "block"), r.Block, more)
+		a.sentence("%s: %s; any %s of %d bytes%s could be lost", shown, by, count(r.Spare, "block"), r.Block, more)
 	}
 }
 
 // printBeyond names the files that are damaged beyond the parity.
 func (a *app) printBeyond(r *holdall.ParityReport) {
 	for _, name := range r.Files {
-		fmt.Fprintf(a.out, "cannot be healed: %s\n", quoteEmpty(format.Escape(name)))
+		fmt.Fprintf(a.out, "%s %s\n", a.colours(a.stdout, "", "").paint("error", "cannot be healed:"), quoteEmpty(format.Escape(name)))
 	}
 	if more := r.FilesBeyond - int64(len(r.Files)); more > 0 {
 		fmt.Fprintf(a.out, "cannot be healed: %s more\n", count(more, "file"))

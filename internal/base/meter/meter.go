@@ -16,17 +16,39 @@ type Meter struct {
 
 	entries, bytes           atomic.Int64
 	totalEntries, totalBytes atomic.Int64
+
+	asked atomic.Bool // for the next name
+	name  atomic.Pointer[string]
 }
 
 // Progress is the state of a Meter at one moment.
 type Progress struct {
 	Entries, Bytes           int64
 	TotalEntries, TotalBytes int64
+	Name                     string // of an entry that is being read or written
 }
 
 // Snapshot returns the current counts.
 func (m *Meter) Snapshot() Progress {
-	return Progress{m.entries.Load(), m.bytes.Load(), m.totalEntries.Load(), m.totalBytes.Load()}
+	p := Progress{m.entries.Load(), m.bytes.Load(), m.totalEntries.Load(), m.totalBytes.Load(), ""}
+	if name := m.name.Load(); name != nil {
+		p.Name = *name
+	}
+	m.asked.Store(true)
+	return p
+}
+
+// long is the size of entries that take so long that their names are always kept.
+const long = 1 << 20
+
+// At says that the work on an entry begins. Of short entries, only the first after each Snapshot is
+// kept, so that a million of them cost nothing.
+func (m *Meter) At(name string, size int64) {
+	if m != nil && (size >= long || m.asked.Load()) {
+		m.asked.Store(false)
+		kept := name
+		m.name.Store(&kept)
+	}
 }
 
 // WantsTotal reports whether totals should be counted.

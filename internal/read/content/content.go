@@ -152,6 +152,7 @@ var copyingAhead atomic.Int32
 // written.
 func (c Content) CopyTo(ctx context.Context, w io.Writer, m *meter.Meter) error {
 	e := c.Entry
+	m.At(e.Name, e.Size)
 	if e.Size <= Small {
 		return c.WithSmall(func(b []byte) error {
 			m.Add(0, e.Size)

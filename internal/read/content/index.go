@@ -209,6 +209,7 @@ func (d *digester) content(c Content) error {
 // digests is content without the row. It returns the digest of all of c.
 func (d *digester) digests(c Content) (whole digest.Piece, err error) {
 	e := c.Entry
+	d.o.Meter.At(e.Name, e.Size)
 	if b, ok := c.inMemory(); ok {
 		var sum digest.Piece
 		for at := int64(0); at < e.Size; at += d.o.Chunk {

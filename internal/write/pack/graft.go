@@ -233,6 +233,7 @@ func (g *graft) copy(ctx context.Context) error {
 	return g.from.Sweep(ctx, pipe.All(g.entries), content.Compared, func(c content.Content, err error) error {
 		e := c.Entry
 		e.Name = g.o.Prefix + e.Name
+		g.o.Meter.At(e.Name, e.Size)
 		r := &source{Reader: c.Checked(), err: err}
 		if err == nil {
 			err = g.m.Put(ctx, e, r)

@@ -484,6 +484,7 @@ func (p *packer) add(ctx context.Context, e format.Entry, content io.Reader) err
 			return err
 		}
 	}
+	p.o.Meter.At(e.Name, e.Size)
 	err := p.w.Add(ctx, e, content)
 	if errors.Is(err, format.ErrFull) && p.o.ChunkSize > 0 {
 		if err = p.finish(ctx); err == nil {

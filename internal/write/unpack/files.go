@@ -127,6 +127,7 @@ func (x *extraction) file(ctx context.Context, c content.Content) error {
 	read := false
 	err := c.WithSmall(func(b []byte) error {
 		read = true
+		x.o.Meter.At(e.Name, e.Size)
 		return x.write(e, func(w *sink) error {
 			x.o.Meter.Add(0, e.Size)
 			_, err := w.Write(b)
