@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"io"
 	"iter"
+	"sync"
 )
 
 // longestLine is how many bytes of a line are searched at once.
@@ -19,11 +20,19 @@ type Match struct {
 	Binary bool   // the content is not text
 }
 
+// readers have a buffer for a line of the longest length, which takes longer to make than a short content to read.
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, longestLine) }}
+
 // Lines yields the lines of a content that match. A line that is longer than a
 // megabyte is searched one megabyte at a time. An error is the last thing that it yields.
 func Lines(content io.Reader, match func(line []byte) bool) iter.Seq2[Match, error] {
 	return func(yield func(Match, error) bool) {
-		r := bufio.NewReaderSize(content, longestLine)
+		r := readers.Get().(*bufio.Reader)
+		r.Reset(content)
+		defer func() {
+			r.Reset(nil)
+			readers.Put(r)
+		}()
 		head, err := r.Peek(8000)
 		if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
 			yield(Match{}, err)
