@@ -128,8 +128,11 @@ func (q *question) finder() *finder {
 	case match == "words":
 		f.words = newPattern(text)
 	default:
-		re, err := regexp.Compile("(?i)" + text)
-		if f.re = re; err != nil {
+		_, err := regexp.Compile(text)
+		if err == nil {
+			f.re, err = regexp.Compile("(?i)" + text)
+		}
+		if err != nil {
 			q.err = bad("q: expected a regular expression of RE2: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 		}
 	}
