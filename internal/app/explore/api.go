@@ -85,7 +85,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("Referrer-Policy", "no-referrer")
 	head.Set("Cache-Control", "no-cache")
 	if strings.HasPrefix(r.URL.Path, "/api/") {
-		if _, pattern := h.mux.Handler(r); pattern == "" {
+		known := func(r *http.Request) bool { _, pattern := h.mux.Handler(r); return pattern != "" }
+		get := *r
+		get.Method = http.MethodGet
+		switch {
+		case known(r):
+		case known(&get):
+			w.Header().Set("Allow", "GET, HEAD")
+			fail(w, http.StatusMethodNotAllowed, "usage", "expected a GET request")
+			return
+		default:
 			fail(w, http.StatusNotFound, "not-found", "no such request: "+format.Escape(r.URL.Path))
 			return
 		}

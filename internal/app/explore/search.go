@@ -115,11 +115,12 @@ func (f *finder) key() string {
 	return f.asked
 }
 
-// finder returns what the parameters of a search ask for.
+// finder returns what the parameters of a search ask for. Without any, that is
+// every entry.
 func (q *question) finder() *finder {
 	text := q.q.Get("q")
-	if len(text) > maxQuery {
-		q.err = bad("q: expected at most %d bytes, found %d", maxQuery, len(text))
+	if n := utf8.RuneCountInString(text); n > maxQuery {
+		q.err = bad("q: expected at most %d characters, found %d", maxQuery, n)
 	}
 	f := &finder{min: q.number("min", 0, 0, anySize), max: q.number("max", anySize, 0, anySize),
 		since: q.number("since", noTime, noTime, lastTime), until: q.number("until", lastTime, noTime, lastTime)}
@@ -145,9 +146,6 @@ func (q *question) finder() *finder {
 			q.err = bad("kind: expected some of %s, folders, found %q", strings.Join(kindNames[:], ", "), cut(name, 40))
 		}
 		f.kinds |= 1 << max(k, 0)
-	}
-	if q.err == nil && strings.TrimSpace(text) == "" && f.kinds == 0 && f.anySize() && f.anyTime() {
-		q.err = bad("q: expected words, found none")
 	}
 	f.asked = strings.Join([]string{text, q.q.Get("match"), q.q.Get("kind"), q.q.Get("min"), q.q.Get("max"), q.q.Get("since"), q.q.Get("until")}, "\x00")
 	return f

@@ -146,6 +146,7 @@ func TestResultsAreFiltered(t *testing.T) {
 		{[]string{"q", "item-00099", "kind", "text"}, func(i int) bool { return i >= 990 && i%2 == 1 }, 0},
 		{[]string{"min", "98"}, func(i int) bool { return i%100 >= 98 }, 0},
 		{[]string{"min", "10", "max", "12"}, func(i int) bool { return i%100 >= 10 && i%100 <= 12 }, 0},
+		{nil, func(i int) bool { return true }, 1},
 		{[]string{"max", "0"}, func(i int) bool { return i%100 == 0 }, 0},
 		{[]string{"since", day(8)}, func(i int) bool { return i%11 != 0 && i%10 >= 8 }, 0},
 		{[]string{"since", day(2), "until", day(4)}, func(i int) bool { return i%11 != 0 && (i%10 == 2 || i%10 == 3) }, 0},
@@ -163,7 +164,7 @@ func TestResultsAreFiltered(t *testing.T) {
 			t.Errorf("%q finds %d, expected %d", c.args, r.Found, want)
 		}
 	}
-	for _, args := range [][]string{{"kind", "nonsense"}, {"q", "(", "match", "regexp"}, {"q", "x", "match", "glob"}, {"q", "x", "min", "-1"}, {"q", "x", "since", "then"}, {}, {"q", strings.Repeat("a", 201)}} {
+	for _, args := range [][]string{{"kind", "nonsense"}, {"q", "(", "match", "regexp"}, {"q", "x", "match", "glob"}, {"q", "x", "min", "-1"}, {"q", "x", "since", "then"}, {"q", strings.Repeat("a", 201)}} {
 		if status, b, _ := s.get("/api/search", append([]string{"a", "x"}, args...)...); status != 400 || bytes.Count(b, []byte("\n")) != 1 {
 			t.Errorf("%q: %d %s", args, status, b)
 		}
@@ -191,7 +192,7 @@ func TestResultsAreOneZip(t *testing.T) {
 	if !slices.Equal(names, want) {
 		t.Errorf("it has %q, expected %q", names, want)
 	}
-	if status, _, _ := s.get("/api/search.zip", "a", "x"); status != 400 {
-		t.Errorf("of nothing: %d", status)
+	if status, _, _ := s.get("/api/search.zip", "a", "x", "q", "(", "match", "regexp"); status != 400 {
+		t.Errorf("of an expression that is wrong: %d", status)
 	}
 }
