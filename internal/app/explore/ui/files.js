@@ -56,32 +56,40 @@ export class Files {
   async list(search) {
     this.shown.end();
     const shown = this.shown = new Shown();
-    if (search || this.search) this.sel = -1;
-    this.search = search; this.contents = search?.match === 'contents';
-    this.picked.clear(); this.failed = undefined; this.done = false;
-    this.grid.classList.toggle('found', !!search);
-    this.grid.classList.toggle('lines', this.contents);
-    this.filters.show(!!search && !this.contents);
+    const of = { search, searched: !!this.search, contents: search?.match === 'contents' };
+    this.filters.show(!!search && !of.contents);
     document.body.dataset.search = '';
+    const changed = err => this.changed(listing, of, err);
+    const listing = of.contents ? new Lines(shown, { args: args({ q: search.q, path: this.dir }) }, changed)
+      : new Listing(shown, this.request(search), changed);
+    // While someone types, the results of one text stay until there are those of the next one.
+    if (!search || of.contents || !this.listing) this.take(listing, of);
+    await shown.attempt(() => listing.load(), err => { if (!search) throw err; changed(err); });
+  }
+  /** Shows a list instead of the one before. */
+  take(listing, { search, searched, contents }) {
+    Object.assign(this, { listing, search, contents, failed: undefined, done: false });
+    if (search || searched) this.sel = -1;
+    this.picked.clear();
+    this.grid.classList.toggle('found', !!search);
+    this.grid.classList.toggle('lines', contents);
     this.shape();
-    this.listing = this.contents ? new Lines(shown, { args: args({ q: search.q, path: this.dir }) }, err => this.changed(shown, err))
-      : new Listing(shown, this.request(), err => this.changed(shown, err));
     this.rows.set(0);
     this.showOrder();
     this.tell();
-    await shown.attempt(() => this.listing.load(), err => { if (!search) throw err; this.changed(shown, err); });
   }
   /** What is requested for the list. */
-  request() {
+  request(search) {
     const order = orderOf(here.sort);
-    if (!this.search) return { request: 'ls', dir: this.dir, args: args({ path: this.dir, ...order, only: this.tiled ? 'pictures' : undefined }) };
-    return { request: 'search', args: args({ ...asked(this.search), ...order, all: this.all ? 'yes' : undefined }) };
+    if (search) return { request: 'search', args: args({ ...asked(search), ...order, all: this.all ? 'yes' : undefined }) };
+    return { request: 'ls', dir: this.dir, args: args({ path: this.dir, ...order, only: inTiles() ? 'pictures' : undefined }) };
   }
   /** Searches all names in a page without a server, which does not do so by itself if that takes long. */
   searchAll() { this.all = true; this.focus(); return this.list(this.search); }
   /** There are more rows, or other ones. */
-  changed(shown, err) {
-    if (shown.ended) return;
+  changed(listing, of, err) {
+    if (listing.shown.ended) return;
+    if (this.listing !== listing) this.take(listing, of);
     if (err) { if (this.search && !this.listing.total) this.failed = err; else say(err.message); }
     const { total, state } = this.listing;
     document.body.dataset.total = total;
@@ -97,7 +105,7 @@ export class Files {
   }
   /** Chooses rows, or tiles for pictures. Results of a search are always rows. */
   shape() {
-    const tiled = here.show === 'pictures' && !this.search && usual();
+    const tiled = !this.search && inTiles();
     if (this.rows && tiled === this.tiled) return;
     this.tiled = tiled;
     this.rows?.close();
@@ -113,10 +121,10 @@ export class Files {
   }
   /** Selects the row of a path, wherever it is in the list. */
   async reveal(path, page) {
-    const { shown } = this;
+    const { listing } = this;
     let i;
-    try { i = await this.listing.place(path); } catch { return; }
-    if (i >= 0 && !shown.ended && !page.ended) this.select(i);
+    try { i = await listing.place(path); } catch { return; }
+    if (i >= 0 && !listing.shown.ended && !page.ended) this.select(i);
   }
 
   /** Says above the list what it has. */
@@ -247,6 +255,8 @@ export class Files {
   }
 }
 
+/** Whether folders are shown as pictures. */
+const inTiles = () => here.show === 'pictures' && usual();
 const healthOf = r => r.bad ? 'damaged' : r.health ?? (r.below ? 'inside' : '');
 function noteOf(r) {
   if (r.text !== undefined) return `${num(r.line)}: ${r.text}`;

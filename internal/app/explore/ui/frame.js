@@ -35,8 +35,9 @@ export function viewPicker() {
   }, archive.views.map(v => el('option', { value: v, selected: v === archive.view }, v)));
   return el('label', { class: 'pick' }, el('span', {}, 'View '), pick);
 }
+const properties = { array: 'Array', series: 'Series', units: 'Spikes', table: 'Table', grouped: 'Attributes' };
 /** What the properties of an entry are called. */
-export const propertiesOf = e => e?.array ? 'Array' : e?.series ? 'Series' : e?.units ? 'Spikes' : e?.table ? 'Table' : e?.grouped ? 'Attributes' : 'Properties';
+export const propertiesOf = e => properties[Object.keys(properties).find(k => e?.[k])] ?? 'Properties';
 
 /** What is known to be wrong with the archive as a whole, and what to do about it. */
 export function alarmsOf({ verify: v, survey, doubt, healed }) {
