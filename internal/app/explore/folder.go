@@ -158,7 +158,7 @@ func (c *folderCache) trim(keep *folder) {
 func (f *folder) cost() (n int64, ready bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n = 4096 + f.names.bytes + int64(f.names.len())*rowCost
+	n = 4096 + int64(len(f.key.dir)+len(f.key.find)) + f.names.bytes + int64(f.names.len())*rowCost
 	for _, o := range f.orders {
 		n += 4 * int64(len(o))
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -147,7 +148,7 @@ func (q *question) finder() *finder {
 		}
 		f.kinds |= 1 << max(k, 0)
 	}
-	f.asked = strings.Join([]string{text, q.q.Get("match"), q.q.Get("kind"), q.q.Get("min"), q.q.Get("max"), q.q.Get("since"), q.q.Get("until")}, "\x00")
+	f.asked = fmt.Sprintln(f.kinds, f.min, f.max, f.since, f.until, f.re != nil, text)
 	return f
 }
 
