@@ -120,6 +120,11 @@ func TestResultsAreFilteredAndDownloaded(t *testing.T) {
 	b.wait("document.querySelector('.files .empty').innerText === 'No names match “no-such-name$”.'")
 	b.key(kb.Escape)
 	b.shows("4 folders", 4, "dir0")
+	// Filters alone are a search, too.
+	b.visit("#/many.tar?kind=pictures&max=1")
+	b.shows("200 found", 200, "dir1/item-000001.png")
+	b.key(kb.Escape)
+	b.shows("4 folders", 4, "dir0")
 }
 
 // slow is a proxy whose answers come after random delays, by a seed. asked is how many are awaited.
@@ -166,7 +171,7 @@ func slow(t *testing.T, srv *server, most time.Duration) (front *server, asked *
 
 // Of two hundred addresses, one after the other and some before the one before was shown, each shows its own rows.
 func TestEachOfTwoHundredAddressesIsRight(t *testing.T) {
-	front, asked := slow(t, served(t, items(t, 4000)), 80*time.Millisecond)
+	front, asked := slow(t, served(t, items(t, 4000)), 40*time.Millisecond)
 	b := open(t, front)
 	b.expect("404")
 	random := testkit.Rand(t)

@@ -1,6 +1,6 @@
 // The page shows what its address names. It connects the views; no other module imports it.
 import { plainName, $, el, say, size, count, base, parent } from './base.js';
-import { tabs, ofFolders, here, archive, entry, opened, found, address, read, go, folder, args, hasKind, searching, noSearch } from './state.js';
+import { tabs, ofFolders, here, archive, entry, opened, found, address, read, go, folder, args, hasKind, searching, searches, noSearch } from './state.js';
 import { errorPage, crumbs, tabLinks, viewPicker, propertiesOf, alarmsOf } from './frame.js';
 import { Shown } from './shown.js';
 import { help } from './keys.js';
@@ -202,7 +202,7 @@ class Page {
 const page = new Page();
 
 function escape(e) {
-  if ($('q').value) { e.preventDefault(); page.endSearch(); }
+  if ($('q').value || searches(searching())) { e.preventDefault(); page.endSearch(); }
   else if (document.activeElement === $('q')) page.screen?.focus?.();
   else if (!$('detail').hidden) { e.preventDefault(); page.closeDetail(); }
 }
