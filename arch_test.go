@@ -156,7 +156,7 @@ var imports = map[string]string{
 	"interop/databundle":                 " format/all store/all format/databundle",
 	"interop/rvn":                        " format/all store/all",
 	"interop/gateway":                    "",
-	"interop/serve":                      " internal/app/serve format/all store/all",
+	"interop/serve":                      " internal/app/explore internal/app/serve format/all store/all",
 	"interop/zarr":                       " internal/app/serve zarr format/all store/all",
 	"docs":                               "",
 }

@@ -131,6 +131,11 @@ func TestAnArchiveIsLookedIntoWithoutAServerOfOurs(t *testing.T) {
 	}
 	b.find("img_0042")
 	b.wait("document.body.dataset.search === 'img_0042' && document.body.dataset.sel === 'pictures/2026/raw/IMG_0042.dng'")
+	b.visit("#/album.caf?q=img&kind=pictures&sort=size-desc")
+	b.shows("300 found", 300, "pictures/2026/raw/IMG_0243.dng")
+	b.wait("document.getElementById('regexp').hidden && document.getElementById('zip').hidden")
+	b.visit("#/album.caf?q=x&match=regexp")
+	b.wait("document.querySelector('.files .empty [role=alert]')?.innerText.includes('holdall browse')")
 	b.visit("#/album.caf?tab=about")
 	b.wait("document.querySelector('.about').innerText.includes('album.caf.holdall')")
 	b.visit("#/album.caf?sort=size-desc")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -14,13 +15,14 @@ import (
 
 	"github.com/holdall/holdall"
 	_ "github.com/holdall/holdall/format/all"
+	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/internal/testkit"
 	_ "github.com/holdall/holdall/store/all"
 )
 
-// siteOf serves an archive of a folder as docs.tar.
-func siteOf(t *testing.T, dir string) *serve.Site {
+// siteOf serves an archive of a folder as docs.tar. api answers what the page asks.
+func siteOf(t *testing.T, dir string) (site *serve.Site, api http.Handler) {
 	t.Helper()
 	testkit.Tree(t, dir, map[string]string{"a.txt": "hello, world", "d/b.html": "<p>b", "d/c-d": "1", "d/c/e": strings.Repeat("x", 1<<20), "d/ü & %": "odd", "empty": ""})
 	archive := filepath.Join(t.TempDir(), "docs.tar")
@@ -33,7 +35,10 @@ func siteOf(t *testing.T, dir string) *serve.Site {
 		a, err := holdall.Open(ctx, archive, holdall.OpenOptions{View: view})
 		return a, "1", err
 	}})
-	return serve.NewSite(set, serve.SiteOptions{Log: slog.New(slog.DiscardHandler)})
+	log := slog.New(slog.DiscardHandler)
+	page := explore.New(set, explore.Options{Log: log})
+	t.Cleanup(page.Close)
+	return serve.NewSite(set, serve.SiteOptions{Log: log}), page
 }
 
 // run runs a program and returns what it says.
@@ -49,7 +54,14 @@ func run(t *testing.T, dir string, env []string, program string, args ...string)
 
 func TestAnswersAreAsDescribed(t *testing.T) {
 	python := testkit.Needs(t, "HOLDALL_SERVE_PYTHON")
-	srv := httptest.NewServer(siteOf(t, t.TempDir()))
+	site, api := siteOf(t, t.TempDir())
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/api/") {
+			api.ServeHTTP(w, r)
+		} else { // without the page, / is a list
+			site.ServeHTTP(w, r)
+		}
+	}))
 	defer srv.Close()
 	config, err := filepath.Abs("schemathesis.toml")
 	if err != nil {
@@ -60,7 +72,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if !strings.Contains(out, "11 selected / 11 total") {
+	if !strings.Contains(out, "13 selected / 13 total") {
 		t.Errorf("not all were tried:\n%s", out)
 	}
 }
@@ -70,7 +82,8 @@ func TestRcloneReadsBuckets(t *testing.T) {
 	rclone := testkit.Program(t, "rclone")
 	for _, key := range []serve.Key{{}, {ID: "me", Secret: "a secret of mine"}} {
 		in := t.TempDir()
-		srv := httptest.NewServer(serve.NewS3(siteOf(t, in), serve.S3Options{Key: key}))
+		site, _ := siteOf(t, in)
+		srv := httptest.NewServer(serve.NewS3(site, serve.S3Options{Key: key}))
 		config := filepath.Join(t.TempDir(), "rclone.conf")
 		text := fmt.Sprintf("[h]\ntype = s3\nprovider = Other\nendpoint = %s\nforce_path_style = true\naccess_key_id = %s\nsecret_access_key = %s\n", srv.URL, key.ID, key.Secret)
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {

@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -50,6 +51,7 @@ func (h *Handler) routes() {
 		"GET /api/entry":          (*question).entry,
 		"GET /api/content":        (*question).content,
 		"GET /api/search":         (*question).search,
+		"GET /api/search.zip":     (*question).searchZip,
 		"GET /api/grep":           (*question).grep,
 		"GET /api/map":            (*question).byteMap,
 		"GET /api/map/at":         (*question).mapAt,
@@ -83,7 +85,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("Referrer-Policy", "no-referrer")
 	head.Set("Cache-Control", "no-cache")
 	if strings.HasPrefix(r.URL.Path, "/api/") {
-		if _, pattern := h.mux.Handler(r); pattern == "" {
+		known := func(r *http.Request) bool { _, pattern := h.mux.Handler(r); return pattern != "" }
+		get := *r
+		get.Method = http.MethodGet
+		switch {
+		case known(r):
+		case known(&get):
+			w.Header().Set("Allow", "GET, HEAD")
+			fail(w, http.StatusMethodNotAllowed, "usage", "expected a GET request")
+			return
+		default:
 			fail(w, http.StatusNotFound, "not-found", "no such request: "+format.Escape(r.URL.Path))
 			return
 		}
@@ -100,6 +111,10 @@ func part(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
 	case strings.HasSuffix(name, ".html"):
 		http.NotFound(w, r)
+		return
+	}
+	if b, err := module(name); err == nil && name == kindsModule {
+		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(b))
 		return
 	}
 	http.ServeFileFS(w, r, ui, "ui/"+name)

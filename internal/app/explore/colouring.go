@@ -35,11 +35,11 @@ const (
 const noAge = 1<<16 - 1
 
 // dayOf returns a time in days since 1970, within the recorded range.
-func dayOf(t time.Time) uint16 {
-	if t.IsZero() {
+func dayOf(ms int64) uint16 {
+	if ms == noTime {
 		return noAge
 	}
-	return uint16(min(max(t.Unix()/86400, 0), noAge-1))
+	return uint16(min(max(ms/86_400_000, 0), noAge-1))
 }
 
 func ageOf(day, today uint16) int {
@@ -90,8 +90,8 @@ func (d *surveyed) colouring(by string) *colouring {
 	case "kind":
 		return entry(kindNames[:], func(row int) int { return int(*d.holds.At(row)) })
 	case "age":
-		today := dayOf(time.Now())
-		return entry(ages, func(row int) int { return ageOf(*d.days.At(row), today) })
+		today := dayOf(time.Now().UnixMilli())
+		return entry(ages, func(row int) int { return ageOf(dayOf(*d.time.At(row)), today) })
 	case "packing":
 		return &colouring{packings, func(m *spanMap, i int) int { return int(*m.content.packed.At(i)) }}
 	case "sharing":

@@ -103,6 +103,8 @@ type Options struct {
 const (
 	maxFolders = 96 << 20        // bytes of listings that are kept
 	maxWork    = 8               // requests that work at the same time
+	maxFound   = 48 << 20        // bytes of the results of a search, as names and rows
+	maxSearch  = 4               // searches that run at the same time
 	maxInUse   = 512             // archives that are in use at the same time
 	answerTime = 2 * time.Minute // for a request
 )
@@ -120,6 +122,7 @@ type Handler struct {
 	wg        sync.WaitGroup
 	work      chan struct{}
 	surveying chan struct{}
+	searching chan struct{}
 
 	mu      sync.Mutex
 	closed  bool
@@ -135,7 +138,7 @@ func New(set *serve.Set, o Options) *Handler {
 	o.Log = cmp.Or(o.Log, slog.Default())
 	o.Verifies = cmp.Or(o.Verifies, 2)
 	o.VerifyTime = cmp.Or(o.VerifyTime, 6*time.Hour)
-	h := &Handler{set: set, o: o, log: o.Log, work: make(chan struct{}, maxWork), surveying: make(chan struct{}, maxSurveying), views: map[string]*view{}}
+	h := &Handler{set: set, o: o, log: o.Log, work: make(chan struct{}, maxWork), surveying: make(chan struct{}, maxSurveying), searching: make(chan struct{}, maxSearch), views: map[string]*view{}}
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
 	h.folders.list = map[folderKey]*folder{}
 	h.verify.of = map[string]*verification{}

@@ -137,7 +137,7 @@ func ask[T any](s *site, path string, args ...string) (v T) {
 type row struct {
 	N     string
 	K     string
-	S     *int64
+	S, T  *int64
 	C     int64
 	Whole bool
 	With  []string
@@ -277,39 +277,6 @@ func TestAMillionRowsTakeLittleMemory(t *testing.T) {
 	t.Logf("%.1f MiB for a million rows, in an order", perMillion/(1<<20))
 	if perMillion > 60<<20 {
 		t.Errorf("%.1f MiB, expected below 60", perMillion/(1<<20))
-	}
-}
-
-func TestSearchFindsWordsOfAnyCase(t *testing.T) {
-	s := serving(t, opened(oddArchive(t), "x.caf", caf.Format))
-	search := func(q string) (hits []string, found float64) {
-		code, b, _ := s.get("/api/search", "a", "x", "q", q)
-		if code != 200 {
-			t.Fatalf("%q: %d %s", q, code, b)
-		}
-		for line := range strings.Lines(string(b)) {
-			var x map[string]any
-			if err := json.Unmarshal([]byte(line), &x); err != nil {
-				t.Fatal(err)
-			}
-			if p, ok := x["p"].(string); ok {
-				hits = append(hits, p)
-			} else {
-				found = x["found"].(float64)
-			}
-		}
-		return hits, found
-	}
-	for round := range 2 { // from the archive, and then from the survey
-		for q, want := range map[string]string{"TWO": "a/b/two.txt", "b thr": "a/b/three.bin", "àé": "ÀÉ.txt", `raw\xff`: `raw\xff\xfe`} {
-			if hits, n := search(q); len(hits) != 1 || hits[0] != want || n != 1 {
-				t.Errorf("round %d: %q finds %q, expected %q", round, q, hits, want)
-			}
-		}
-		if hits, n := search("nothing has this"); len(hits) != 0 || n != 0 {
-			t.Errorf("it finds %q", hits)
-		}
-		ask[struct{}](s, "/api/treemap", "a", "x") // has the archive surveyed
 	}
 }
 
@@ -598,7 +565,7 @@ func TestBadQuestionsAreAnsweredInOneLine(t *testing.T) {
 	}{
 		{"/api/ls", nil, 400}, {"/api/ls", []string{"a", "y"}, 404}, {"/api/ls", []string{"a", "x", "path", "no"}, 404}, {"/api/ls", []string{"a", "x", "path", "top"}, 400},
 		{"/api/ls", []string{"a", "x", "limit", "-1"}, 400}, {"/api/ls", []string{"a", "x", "limit", "99999"}, 400}, {"/api/ls", []string{"a", "x", "sort", "colour"}, 400},
-		{"/api/ls", []string{"a", "x", "view", "no"}, 404}, {"/api/search", []string{"a", "x", "q", " "}, 400}, {"/api/search", []string{"a", "x", "q", strings.Repeat("a", 201)}, 400},
+		{"/api/ls", []string{"a", "x", "view", "no"}, 404}, {"/api/search", []string{"a", "x", "q", strings.Repeat("a", 201)}, 400},
 		{"/api/map", []string{"a", "x", "from", "5", "to", "5"}, 400}, {"/api/map", []string{"a", "x", "cells", "0"}, 400}, {"/api/map", []string{"a", "x", "from", "99999999999"}, 400},
 		{"/api/content", []string{"a", "x", "path", "top", "n", "99999999"}, 400}, {"/api/content", []string{"a", "x", "path", "a"}, 400}, {"/api/entry", []string{"a", "x", "path", "no"}, 404},
 		{"/api/array", []string{"a", "x", "path", "a"}, 400}, {"/api/node", []string{"a", "x"}, 400}, {"/api/history", []string{"a", "x"}, 400}, {"/api/nothing", nil, 404},

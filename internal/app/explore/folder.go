@@ -18,10 +18,11 @@ import (
 
 // A folder holds the entries directly in a directory, in columns, so that a
 // page can start anywhere and have any order. One goroutine reads it; requests
-// get what has been read so far.
+// get what has been read so far. The results of a search are a folder, too.
 type folder struct {
 	key folderKey
 	v   *view
+	of  *finder // nil, or what is searched for
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed when there is more
@@ -29,6 +30,7 @@ type folder struct {
 	err      error
 	waiting  int
 	idle     *time.Timer // ends the reading when no request waits
+	patience time.Duration
 
 	names names
 	size  columns.Rows[int64]
@@ -37,7 +39,10 @@ type folder struct {
 	dirs  int
 	shown int // pictures that browsers show
 	bytes int64
-	odd   bool // names were not read in sorted order
+	odd   bool   // names were not read in sorted order
+	text  int64  // bytes of the names of results, if they were not compressed
+	left  int    // results that are not kept
+	fault string // why a search ended early
 
 	orders map[folderOrder][]uint32 // nil means the order in which they were read
 	latest folderOrder
@@ -45,8 +50,9 @@ type folder struct {
 }
 
 type folderKey struct {
-	v   *view
-	dir string
+	v    *view
+	dir  string
+	find string // what is searched for below the directory
 }
 
 type folderOrder struct {
@@ -62,6 +68,7 @@ const (
 	internBit  = 0x20
 	kindMask   = 0x0f
 	idleFolder = 10 * time.Second
+	idleSearch = 3 * time.Second // someone who types asks for another one soon
 	pageWait   = 250 * time.Millisecond
 	rowCost    = 8 + 8 + 1 + 4
 )
@@ -74,7 +81,7 @@ type folderCache struct {
 
 // folder returns the folder of a directory, which has been read or is being
 // read.
-func (h *Handler) folder(v *view, dir string) *folder {
+func (h *Handler) folder(v *view, dir string, of *finder) *folder {
 	release, reading := v.Hold(), false
 	defer func() {
 		if !reading {
@@ -85,18 +92,25 @@ func (h *Handler) folder(v *view, dir string) *folder {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clock++
-	key := folderKey{v, dir}
+	key := folderKey{v, dir, of.key()}
 	f := c.list[key]
 	if f == nil {
-		f = &folder{key: key, v: v, changed: make(chan struct{}), orders: map[folderOrder][]uint32{}}
+		f = &folder{key: key, v: v, of: of, changed: make(chan struct{}), orders: map[folderOrder][]uint32{}}
 		c.list[key] = f
 		ctx, cancel := context.WithCancel(h.ctx)
-		f.idle = time.AfterFunc(idleFolder, cancel)
+		if f.patience = idleFolder; of != nil {
+			f.patience = idleSearch
+		}
+		f.idle = time.AfterFunc(f.patience, cancel)
 		reading = true
 		h.wg.Go(func() {
 			defer release()
 			defer cancel()
-			f.read(ctx)
+			if of == nil {
+				f.read(ctx)
+			} else {
+				h.search(ctx, f)
+			}
 			if f.err != nil {
 				h.changed(f.err, v)
 				c.drop(f)
@@ -144,7 +158,7 @@ func (c *folderCache) trim(keep *folder) {
 func (f *folder) cost() (n int64, ready bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n = 4096 + f.names.bytes + int64(f.names.len())*rowCost
+	n = 4096 + int64(len(f.key.dir)+len(f.key.find)) + f.names.bytes + int64(f.names.len())*rowCost
 	for _, o := range f.orders {
 		n += 4 * int64(len(o))
 	}
@@ -159,20 +173,12 @@ func (f *folder) read(ctx context.Context) {
 	const step = 2048
 	batch := make([]holdall.Entry, 0, step)
 	flush := func(end bool, err error) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		for _, e := range batch {
-			f.row(prefix, e)
-		}
-		batch = batch[:0]
-		if end {
-			f.complete, f.err = err == nil, err
-			if err == nil {
-				f.foldersFirst()
+		f.add(end, err, func() {
+			for _, e := range batch {
+				f.row(prefix, e)
 			}
-		}
-		close(f.changed)
-		f.changed = make(chan struct{})
+			batch = batch[:0]
+		})
 	}
 	for e, err := range f.v.in.ReadDir(ctx, f.key.dir) {
 		if err == nil {
@@ -189,35 +195,65 @@ func (f *folder) read(ctx context.Context) {
 	flush(true, context.Cause(ctx))
 }
 
+// add calls rows, which adds rows, and tells those who wait for them.
+func (f *folder) add(end bool, err error, rows func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	rows()
+	if end {
+		f.complete, f.err = err == nil, err
+		if err == nil {
+			f.foldersFirst()
+		}
+	}
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
 func (f *folder) row(prefix string, e holdall.Entry) {
-	kind := uint8(e.Kind)
+	kind := kindBits(e)
 	name, below := strings.CutPrefix(e.Name, prefix)
 	if !below || prefix == "" && strings.Contains(name, "/") {
 		name = e.Name
 		kind |= wholeBit
 	}
+	f.put(name, kind, e.Size, millis(e.ModTime))
+}
+
+func (f *folder) put(name string, kind uint8, size, time int64) {
+	f.odd = f.odd || f.names.len() > 0 && name < string(f.names.last)
+	f.names.add(name)
+	f.size.Add(size)
+	f.time.Add(time)
+	f.kind.Add(kind)
+	k := format.Kind(kind & kindMask)
+	if k == format.Dir {
+		f.dirs++
+	}
+	if kind&(wholeBit|faultBit) == 0 && k.HasContent() && isShown(name) {
+		f.shown++
+	}
+	f.bytes += size
+}
+
+// kindBits returns the kind of an entry with what lists show of it.
+func kindBits(e holdall.Entry) uint8 {
+	kind := uint8(e.Kind)
 	if e.Fault != nil {
 		kind |= faultBit
 	}
 	if e.Internal {
 		kind |= internBit
 	}
-	f.odd = f.odd || f.names.len() > 0 && name < string(f.names.last)
-	f.names.add(name)
-	f.size.Add(e.Size)
-	t := int64(noTime)
-	if !e.ModTime.IsZero() {
-		t = e.ModTime.UnixMilli()
+	return kind
+}
+
+// millis returns a time in milliseconds since 1970.
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return noTime
 	}
-	f.time.Add(t)
-	f.kind.Add(kind)
-	if e.Kind == format.Dir {
-		f.dirs++
-	}
-	if kind&(wholeBit|faultBit) == 0 && e.Kind.HasContent() && isShown(name) {
-		f.shown++
-	}
-	f.bytes += e.Size
+	return t.UnixMilli()
 }
 
 func (f *folder) isDir(i int) bool { return format.Kind(*f.kind.At(i)&kindMask) == format.Dir }
@@ -249,21 +285,21 @@ func (f *folder) foldersFirst() {
 }
 
 // wait waits until f is complete, or until pageWait has passed and f has upTo
-// rows. With all, it waits until f is complete.
+// rows, unless these are results. With all, it waits until f is complete.
 func (f *folder) wait(ctx context.Context, upTo int64, all bool) error {
 	f.mu.Lock()
 	f.waiting++
 	f.idle.Stop()
 	defer func() {
 		if f.waiting--; f.waiting == 0 && !f.complete {
-			f.idle.Reset(idleFolder)
+			f.idle.Reset(f.patience)
 		}
 		f.mu.Unlock()
 	}()
 	soon := time.NewTimer(pageWait)
 	defer soon.Stop()
 	passed := false
-	for !f.complete && f.err == nil && (all || !passed || int64(f.names.len()) < upTo) {
+	for !f.complete && f.err == nil && (all || !passed || f.of == nil && int64(f.names.len()) < upTo) {
 		changed := f.changed
 		f.mu.Unlock()
 		select {
@@ -444,7 +480,10 @@ func (f *folder) find(path string, order []uint32) int {
 
 const maxPage = 2000
 
-func (q *question) ls() error {
+func (q *question) ls() error { return q.list(nil) }
+
+// list responds with rows of a folder, or of the results of a search.
+func (q *question) list(of *finder) error {
 	v := q.view()
 	offset := q.number("offset", 0, 0, 1<<40)
 	limit := q.number("limit", 200, 0, maxPage)
@@ -455,10 +494,10 @@ func (q *question) ls() error {
 	if q.err != nil {
 		return q.err
 	}
-	f := q.h.folder(v, q.path())
+	f := q.h.folder(v, q.path(), of)
 	o := folderOrder{by, dir == "desc", only == "pictures"}
 	sorted := o != folderOrder{by: "name"}
-	if err := f.wait(q.ctx(), offset+limit, sorted || only == "dirs" || find != ""); err != nil {
+	if err := f.wait(q.ctx(), offset+limit, of == nil && (sorted || only == "dirs") || find != ""); err != nil {
 		return err
 	}
 	sums, health := v.survey.sums(q.path()), q.h.health(v)
@@ -488,6 +527,12 @@ func (q *question) ls() error {
 		items = append(items, r)
 	}
 	answer := map[string]any{"total": total, "dirs": f.dirs, "files": f.names.len() - f.dirs, "pictures": f.shown, "bytes": f.bytes, "complete": f.complete, "items": items}
+	if of != nil {
+		answer["found"] = f.names.len() + f.left
+	}
+	if f.fault != "" {
+		answer["error"] = f.fault
+	}
 	if find != "" {
 		answer["at"] = f.find(naming.Unescape(find), order)
 	}

@@ -3,13 +3,17 @@ package explore
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/naming"
 )
@@ -19,14 +23,6 @@ const (
 	maxHits    = 1000
 	searchStep = 8192
 )
-
-type hitJSON struct {
-	Path  string `json:"p"`
-	Kind  string `json:"k,omitempty"`
-	Size  int64  `json:"s"`
-	Holds kind   `json:"h,omitempty"`
-	healthJSON
-}
 
 // A pattern is a list of words that a name must contain, ignoring case.
 type pattern struct {
@@ -96,86 +92,190 @@ func (q *question) lines() (lines *json.Encoder, flush func()) {
 	}
 }
 
-// search responds with the names that contain all words of q, as they are
-// found. Each is a line of JSON; the last line has the number of matches.
-func (q *question) search() error {
-	text := q.q.Get("q")
-	if len(text) > maxQuery {
-		return bad("q: expected at most %d bytes, found %d", maxQuery, len(text))
+// A finder finds entries by their names and by what a list shows of them.
+type finder struct {
+	asked        string
+	words        *pattern
+	re           *regexp.Regexp
+	kinds        uint32 // a bit for each kind of file, and for folders; 0 means all
+	min, max     int64  // bytes
+	since, until int64  // in ms
+}
+
+const (
+	folderBit = 1 << kinds
+	anySize   = 1<<63 - 1
+	lastTime  = 1<<63 - 1
+)
+
+// key is the same for the same search.
+func (f *finder) key() string {
+	if f == nil {
+		return ""
 	}
-	limit := q.number("limit", 200, 1, maxHits)
+	return f.asked
+}
+
+// finder returns what the parameters of a search ask for. Without any, that is
+// every entry.
+func (q *question) finder() *finder {
+	text := q.q.Get("q")
+	if n := utf8.RuneCountInString(text); n > maxQuery {
+		q.err = bad("q: expected at most %d characters, found %d", maxQuery, n)
+	}
+	f := &finder{min: q.number("min", 0, 0, anySize), max: q.number("max", anySize, 0, anySize),
+		since: q.number("since", noTime, noTime, lastTime), until: q.number("until", lastTime, noTime, lastTime)}
+	switch match := q.word("match", "words", "regexp"); {
+	case q.err != nil:
+	case match == "words":
+		f.words = newPattern(text)
+	default:
+		_, err := regexp.Compile(text)
+		if err == nil {
+			f.re, err = regexp.Compile("(?i)" + text)
+		}
+		if err != nil {
+			q.err = bad("q: expected a regular expression of RE2: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		}
+	}
+	for name := range strings.FieldsFuncSeq(q.q.Get("kind"), func(r rune) bool { return r == ',' }) {
+		k := slices.Index(kindNames[:], name)
+		if name == "folders" {
+			k = int(kinds)
+		}
+		if k < 0 && q.err == nil {
+			q.err = bad("kind: expected some of %s, folders, found %q", strings.Join(kindNames[:], ", "), cut(name, 40))
+		}
+		f.kinds |= 1 << max(k, 0)
+	}
+	f.asked = fmt.Sprintln(f.kinds, f.min, f.max, f.since, f.until, f.re != nil, text)
+	return f
+}
+
+func (f *finder) anySize() bool { return f.min == 0 && f.max == anySize }
+func (f *finder) anyTime() bool { return f.since == noTime && f.until == lastTime }
+
+// finds reports whether an entry is searched for. Entries of unknown size or
+// time have none.
+func (f *finder) finds(name []byte, k format.Kind, size, time int64) bool {
+	switch {
+	case !f.anySize() && (!k.HasContent() || size < f.min || size > f.max):
+		return false
+	case !f.anyTime() && (time == noTime || time < f.since || time >= f.until):
+		return false
+	case f.re != nil && !f.re.Match(name) || f.words != nil && !f.words.matches(name):
+		return false
+	case f.kinds == 0:
+		return true
+	case k == format.Dir:
+		return f.kinds&folderBit != 0
+	}
+	return k.HasContent() && f.kinds&(1<<kindOf(string(name))) != 0
+}
+
+// search responds with rows of what is found. Each search is a folder that is
+// read in the background.
+func (q *question) search() error {
+	of := q.finder()
 	if q.err != nil {
 		return q.err
 	}
-	p := newPattern(text)
-	if len(p.words) == 0 {
-		return bad("q: expected words, found none")
-	}
-	defer q.busy()()
-	v := q.view()
+	return q.list(of)
+}
+
+// searchZip sends what is found as a zip.
+func (q *question) searchZip() error {
+	of, v := q.finder(), q.view()
 	if q.err != nil {
 		return q.err
 	}
 	below := q.below()
-	lines, flush := q.lines()
-	var seen, found int64
-	health := q.h.health(v)
-	last := time.Now()
-	try := func(name []byte, k format.Kind, size int64) (err error) {
+	v.SendZip(q.w, q.r, q.h.log, func(e holdall.Entry) bool {
+		name, in := strings.CutPrefix(e.Name, below)
+		return in && of.finds([]byte(name), e.Kind, e.Size, millis(e.ModTime))
+	})
+	return nil
+}
+
+// search finds the rows of f. What is beyond maxFound is only counted.
+func (h *Handler) search(ctx context.Context, f *folder) {
+	select {
+	case h.searching <- struct{}{}:
+		defer func() { <-h.searching }()
+	case <-ctx.Done():
+		f.add(true, context.Cause(ctx), func() {})
+		return
+	}
+	below := ""
+	if f.key.dir != "." {
+		below = f.key.dir + "/"
+	}
+	type hit struct {
+		name       string
+		kind       uint8
+		size, time int64
+	}
+	var hits []hit
+	seen, fault := 0, ""
+	flush := func(end bool, err error) {
+		f.add(end, err, func() {
+			f.fault = fault
+			for _, x := range hits {
+				if f.text += int64(len(x.name)) + rowCost; f.text > maxFound {
+					f.left++
+				} else {
+					f.put(x.name, x.kind, x.size, x.time)
+				}
+			}
+			hits = hits[:0]
+		})
+	}
+	try := func(name []byte, kind uint8, size, time int64) error {
 		if seen++; seen%searchStep == 0 {
-			if err := q.ctx().Err(); err != nil {
+			flush(false, nil)
+			if err := context.Cause(ctx); err != nil {
 				return err
 			}
-			if time.Since(last) > 150*time.Millisecond {
-				_ = lines.Encode(map[string]int64{"seen": seen, "found": found})
-				flush()
-				last = time.Now()
-			}
 		}
-		if len(name) < len(below) || string(name[:len(below)]) != below || !p.matches(name[len(below):]) {
+		own, in := bytes.CutPrefix(name, []byte(below))
+		if !in || !f.of.finds(own, format.Kind(kind&kindMask), size, time) {
 			return nil
 		}
-		if found++; found > limit {
-			return nil
+		if naming.Fault(string(name)) != "" {
+			own, kind = name, kind|wholeBit
 		}
-		hit := hitJSON{Path: format.Escape(string(name)), Size: size, healthJSON: health(string(name))}
-		if k != format.File {
-			hit.Kind = k.String()
-		}
-		if k.HasContent() {
-			hit.Holds = kindOf(hit.Path)
-		}
-		return lines.Encode(hit)
+		hits = append(hits, hit{string(own), kind, size, time})
+		return nil
 	}
+	err := f.v.entries(ctx, try)
+	if _, corrupt := errors.AsType[*format.CorruptError](err); corrupt { // what was found is good
+		fault, err = surveyUnasked, nil
+	}
+	flush(true, err)
+}
+
+// entries calls f for each entry: from the survey if that has them all, or
+// from the archive.
+func (v *view) entries(ctx context.Context, f func(name []byte, kind uint8, size, time int64) error) error {
 	v.survey.mu.Lock()
-	d := v.survey.data
+	d, failed := v.survey.data, v.survey.err
 	v.survey.mu.Unlock()
-	var err error
-	if d != nil && !d.full && d.names.len() > 0 {
-		c := d.names.from(0)
-		for i := range d.names.len() {
-			if err = try(c.next(), format.Kind(*d.kind.At(i)), *d.size.At(i)); err != nil {
-				break
-			}
-		}
-	} else {
-		for e, eerr := range v.in.Entries(q.ctx()) {
-			if err = eerr; err == nil {
-				err = try([]byte(e.Name), e.Kind, e.Size)
+	if d == nil || d.full || d.names.len() == 0 {
+		for e, err := range v.in.Entries(ctx) {
+			if err == nil {
+				err = f([]byte(e.Name), kindBits(e), e.Size, millis(e.ModTime))
 			}
 			if err != nil {
-				break
+				return err
 			}
 		}
+		return nil
 	}
-	end := map[string]any{"end": true, "seen": seen, "found": found}
-	if err != nil {
-		if q.r.Context().Err() != nil && q.ctx().Err() != nil {
-			return nil // the user has typed on
+	c := d.names.from(0)
+	for i := range d.names.len() {
+		if err := f(c.next(), *d.kind.At(i), *d.size.At(i), *d.time.At(i)); err != nil {
+			return err
 		}
-		end["error"] = surveyUnasked
 	}
-	_ = lines.Encode(end) // an error means that the client is gone
-	flush()
-	return nil
+	return failed
 }

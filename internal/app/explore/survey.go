@@ -46,11 +46,11 @@ type surveyed struct {
 	count counts
 	names names // in stored order
 	size  columns.Rows[int64]
-	kind  columns.Rows[uint8]
+	kind  columns.Rows[uint8] // see kindBits
+	time  columns.Rows[int64] // in ms; noTime if unknown
 	// stored is the stored size of each entry, if that is known: see knowsStored.
 	stored columns.Rows[int64]
-	holds  columns.Rows[kind]   // known if stored is, like the next two
-	days   columns.Rows[uint16] // see dayOf
+	holds  columns.Rows[kind] // known if stored is, like the next
 	proofs columns.Rows[uint8]
 	full   bool // there were more names than are kept
 
@@ -120,7 +120,7 @@ const (
 )
 
 func (s *surveyed) cost() int64 {
-	n := s.names.bytes + 9*int64(s.size.Len()) + 12*int64(s.stored.Len()) + 216*int64(len(s.paths))
+	n := s.names.bytes + 17*int64(s.size.Len()) + 10*int64(s.stored.Len()) + 216*int64(len(s.paths))
 	if s.spans != nil {
 		n += 16 * int64(s.spans.content.off.Len()+s.spans.regions.off.Len())
 	}
@@ -337,7 +337,8 @@ func (d *surveyed) gather(ctx context.Context, v *view) error {
 			if d.full = d.names.bytes > maxNames || row >= 1<<28; !d.full {
 				d.names.add(e.Name)
 				d.size.Add(e.Size)
-				d.kind.Add(uint8(e.Kind))
+				d.kind.Add(kindBits(e))
+				d.time.Add(millis(e.ModTime))
 			}
 		}
 		stored := int64(0)
@@ -361,7 +362,6 @@ func (d *surveyed) gather(ctx context.Context, v *view) error {
 		if d.spans != nil && !d.full {
 			d.stored.Add(stored)
 			d.holds.Add(kindOf(e.Name))
-			d.days.Add(dayOf(e.ModTime))
 			proof := uint8(noProof)
 			switch parts, whole := v.in.Compares(ctx, e); {
 			case parts:

@@ -132,7 +132,7 @@ func (d *surveyed) boxes(id uint32, dir, by string, most int64, health func(stri
 		if by == "count" && least > 1 {
 			break // a file counts as one, which is less
 		}
-		if by != "count" && *column.At(i) < least || !format.Kind(*d.kind.At(i)).HasContent() {
+		if by != "count" && *column.At(i) < least || !format.Kind(*d.kind.At(i)&kindMask).HasContent() {
 			continue
 		}
 		name := d.names.at(i)

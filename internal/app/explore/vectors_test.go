@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +32,33 @@ func TestTheScriptsParse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command(node, "--check", file).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestThePageInNode runs the tests of the page's modules under node's own test runner.
+func TestThePageInNode(t *testing.T) {
+	node := testkit.Program(t, "node")
+	dir := t.TempDir()
+	put := func(name string, b []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.CopyFS(dir, os.DirFS("testdata/ui")), os.CopyFS(dir+"/ui", os.DirFS("ui"))); err != nil {
+		t.Fatal(err)
+	}
+	kinds, err := module(kindsModule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put("ui/"+kindsModule, kinds)
+	put("ui/package.json", []byte(`{"type": "module"}`)) // node takes .js for a script
+	tests, err := filepath.Glob(dir + "/*.test.mjs")
+	if err != nil || len(tests) < 5 {
+		t.Fatalf("%q: %v", tests, err)
+	}
+	if out, err := exec.Command(node, append([]string{"--test"}, tests...)...).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"math"
 	"net/http"
 	"path"
@@ -60,6 +61,22 @@ func (h *handler) zip(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
+	h.stream(w, r, dir, func(e holdall.Entry, name string) bool { return len(only) == 0 || among(only, name) })
+}
+
+// SendZip sends the entries that found reports as a zip, as the zip of a folder is sent.
+func (a *Archive) SendZip(w http.ResponseWriter, r *http.Request, log *slog.Logger, found func(holdall.Entry) bool) {
+	w.Header().Set("Content-Type", "application/zip")
+	w.Header().Set("Content-Disposition", attachment(a.Name+".zip"))
+	if r.Method == http.MethodHead {
+		return
+	}
+	h := &handler{a: a, log: log}
+	h.stream(w, r, holdall.Entry{Name: ".", Kind: format.Dir}, func(e holdall.Entry, _ string) bool { return found(e) })
+}
+
+// stream sends a zip, or aborts the connection.
+func (h *handler) stream(w http.ResponseWriter, r *http.Request, dir holdall.Entry, only func(e holdall.Entry, name string) bool) {
 	out := &sent{w: w}
 	err := h.sendZip(r.Context(), out, dir, only)
 	if err != nil {
@@ -97,7 +114,7 @@ func among(only map[string]bool, name string) bool {
 }
 
 // sendZip sends the contents of a folder, or some of them.
-func (h *handler) sendZip(ctx context.Context, w io.Writer, dir holdall.Entry, only map[string]bool) (err error) {
+func (h *handler) sendZip(ctx context.Context, w io.Writer, dir holdall.Entry, only func(e holdall.Entry, name string) bool) (err error) {
 	out := bufio.NewWriterSize(w, 32<<10)
 	z := zip.NewStream(out, sorter.TempFile)
 	defer func() { err = errors.Join(err, z.Close()) }()
@@ -107,7 +124,7 @@ func (h *handler) sendZip(ctx context.Context, w io.Writer, dir holdall.Entry, o
 	}
 	left := false // entries were left out: their names are not paths
 	wanted := func(e holdall.Entry) bool {
-		if !strings.HasPrefix(e.Name, above) || e.Name == above || e.Internal || len(only) > 0 && !among(only, e.Name[len(above):]) {
+		if !strings.HasPrefix(e.Name, above) || e.Name == above || e.Internal || !only(e, e.Name[len(above):]) {
 			return false
 		}
 		switch e.Kind {
@@ -144,6 +161,9 @@ func (h *handler) sendZip(ctx context.Context, w io.Writer, dir holdall.Entry, o
 		e.Name, e.Mode = name, e.Mode.Perm()
 		if e.Kind == format.Symlink {
 			e.HasMode = false
+		}
+		if !e.Kind.HasContent() {
+			return z.Add(ctx, e, nil)
 		}
 		if e.Size <= mostHeld || c.IsHeld() {
 			return c.WithSmall(func(b []byte) error { return z.Add(ctx, e, bytes.NewReader(b)) })

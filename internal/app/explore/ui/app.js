@@ -1,6 +1,9 @@
 // The page shows what its address names. It connects the views; no other module imports it.
-import { plainName, $, el, ask, say, size, count, problem, base, parent } from './base.js';
-import { tabs, ofFolders, here, archive, entry, opened, found, address, read, go, folder, args, hasKind } from './state.js';
+import { plainName, $, el, say, size, count, base, parent } from './base.js';
+import { tabs, ofFolders, here, archive, entry, opened, found, address, read, go, folder, args, hasKind, searching, searches, noSearch } from './state.js';
+import { errorPage, crumbs, tabLinks, viewPicker, propertiesOf, alarmsOf } from './frame.js';
+import { Shown } from './shown.js';
+import { help } from './keys.js';
 import { showArchives } from './archives.js';
 import { Files } from './files.js';
 import { Tree } from './tree.js';
@@ -11,232 +14,226 @@ import { Compare } from './compare.js';
 import { Check } from './verify.js';
 import { About } from './about.js';
 
-let screen, detail, tree, turn = 0, showing, failed;
+const screens = { list: Files, map: ByteMap, treemap: Treemap, compare: Compare, verify: Check, about: About };
 
-let shown = {}; // what the screen shows now
-function show() { return showing = showNow(); }
-async function showNow() {
-  const mine = ++turn;
-  failed = false;
-  read();
-  document.body.dataset.ready = '';
-  try {
-    if (!here.archive) {
-      leave();
-      await showArchives($('main'));
-    } else {
-      if (shown.archive !== here.archive || shown.view !== here.view) {
-        leave();
-        const a = await ask.json('archive', { a: here.archive, view: here.view });
-        if (mine !== turn) return;
-        opened(a);
-        checked = a.verify.state;
-        shown.archive = here.archive; shown.view = here.view;
-        $('find').hidden = false;
-        $('inside').hidden = !!a.static;
-        detail = new Detail($('detail'), closeDetail);
-        tree = new Tree($('tree'));
-        follow();
-      }
-      const e = here.path ? await find(here.path) : undefined;
-      if (mine !== turn) return;
-      found(e);
-      frame();
-      await fill();
+/**
+ * What the page shows. Each address, the archive, and the progress of its survey and check are
+ * shown until something else is, and so is all that was requested for them.
+ */
+class Page {
+  shown = new Shown(); // the address
+  open = new Shown(); // the archive in its view, called key
+  following = new Shown();
+  key = ''; tab = ''; news = ''; replaced = 0; failed = false;
+  screen; detail; tree; checked; known;
+
+  async show() {
+    this.shown.end();
+    const shown = this.shown = new Shown();
+    read();
+    this.failed = false;
+    document.body.dataset.ready = '';
+    this.showSearch();
+    await shown.attempt(() => here.archive ? this.showArchive(shown) : this.showStart(shown), err => this.fail(err));
+    if (!shown.ended) document.body.dataset.ready = '1';
+  }
+  async showStart(shown) {
+    this.leave();
+    await showArchives($('main'), shown);
+  }
+  async showArchive(shown) {
+    const key = here.archive + '\n' + here.view;
+    if (this.key !== key) {
+      this.leave();
+      const a = await shown.json('archive', { a: here.archive, view: here.view });
+      this.enter(key, a);
     }
-    if (mine !== turn) return;
-  } catch (err) {
-    if (err.name === 'AbortError' || mine !== turn) return;
-    leaveScreen();
-    failed = true;
-    $('main').replaceChildren(el('div', { class: 'empty' }, el('h1', {}, 'Cannot show this'), problem(err), err.code === 'offline' && el('p', {}, 'Is it still running? The archives reappear when the server is back.'),
-      el('p', { class: 'group' }, err.code !== 'not-found' && el('button', { type: 'button', id: 'again', onclick: show }, 'Try again'), here.archive && here.view && el('a', { href: address({ archive: here.archive, tab: 'list' }) }, 'Show the archive in its default view'), el('a', { href: here.archive && shown.archive ? address({ archive: here.archive }) : '#/' }, 'Back to the start'))));
+    found(here.path ? await this.find(shown, here.path) : undefined);
+    this.frame();
+    await this.fill(shown);
+  }
+  enter(key, a) {
+    opened(a);
+    this.key = key; this.checked = a.verify.state;
+    this.open = new Shown();
+    $('find').hidden = false;
+    $('inside').hidden = !!a.static;
+    this.detail = new Detail($('detail'), () => this.closeDetail());
+    this.tree = new Tree($('tree'));
+    this.follow();
+  }
+  async find(shown, path) {
+    if (this.known?.path !== path) this.known = { path, entry: await shown.json('entry', args({ path })) };
+    return this.known.entry;
+  }
+  leaveScreen() { this.screen?.close?.(); this.screen = undefined; this.tab = ''; }
+  leave() {
+    this.leaveScreen();
+    this.open.end();
+    this.following.end();
+    this.detail?.close(); this.tree?.close();
+    this.detail = this.tree = this.known = undefined; this.key = '';
+    opened(); found();
+    for (const id of ['tabs', 'alarm', 'side', 'detail', 'find', 'title']) $(id).hidden = true;
+    $('crumbs').replaceChildren();
+    document.title = 'holdall';
+    document.body.dataset.tab = 'archives';
+  }
+  /** Says what is wrong instead of showing it. A search of the archive, if there is one, leads out. */
+  fail(err) {
+    this.leaveScreen();
+    this.failed = true;
+    $('main').replaceChildren(errorPage(err, { again: () => this.show(), archive: archive && here.archive, view: here.archive && here.view }));
     say('');
   }
-  document.body.dataset.ready = '1';
-}
 
-let known = {};
-async function find(path) {
-  const key = here.archive + '\n' + here.view + '\n' + path;
-  if (known.key !== key) known = { key, entry: await ask.json('entry', { a: here.archive, view: here.view, path }) };
-  return known.entry;
-}
-
-function leaveScreen() { screen?.close?.(); screen = undefined; shown.tab = undefined; shown.folder = undefined; }
-function leave() {
-  leaveScreen();
-  clearTimeout(timer);
-  detail?.close(); detail = undefined; tree?.close(); tree = undefined; opened(); found(); known = {};
-  shown = {};
-  for (const id of ['tabs', 'alarm', 'side', 'detail', 'find', 'title']) $(id).hidden = true;
-  $('crumbs').replaceChildren(); $('q').value = '';
-  document.title = 'holdall';
-  document.body.dataset.tab = 'archives';
-}
-
-function frame() {
-  document.title = (here.path ? base(here.path) + ' · ' : '') + plainName(here.archive) + ' · holdall';
-  const crumbs = [el('a', { href: address({ archive: here.archive, view: here.view, tab: here.tab }) }, plainName(here.archive))];
-  const parts = entry?.odd ? [here.path] : here.path.split('/').filter(Boolean);
-  parts.forEach((p, i) => {
-    const path = parts.slice(0, i + 1).join('/');
-    crumbs.push(el('span', { class: 'sep', 'aria-hidden': 'true' }, '/'), i === parts.length - 1
-      ? el('span', { class: 'here', 'aria-current': 'page', title: p }, p)
-      : el('a', { href: address({ ...here, path, q: '', from: undefined }) }, p));
-  });
-  $('crumbs').replaceChildren(...crumbs);
-  $('crumbs').scrollLeft = 1e6;
-  const nav = $('tabs');
-  nav.hidden = false;
-  nav.replaceChildren(...tabs.filter(([id]) => ['map', 'verify', 'compare'].includes(id) || id === 'treemap' && archive.static ? hasKind(id) : true).map(([id, name, key]) =>
-    el('a', { href: address({ ...here, tab: id, q: '', from: undefined }), 'aria-current': id === here.tab ? 'true' : undefined, data: { tab: id }, title: `${name} (${key})` }, name)),
-  el('span', { class: 'grow' }));
-  if (archive.views?.length > 1) {
-    const pick = el('select', { id: 'views', 'aria-label': 'View of the archive', onchange: e => go({ view: e.target.value === archive.usual ? '' : e.target.value, path: '', from: undefined }) },
-      archive.views.map(v => el('option', { value: v, selected: v === archive.view }, v)));
-    nav.append(el('label', { class: 'pick' }, el('span', {}, 'View '), pick));
+  /** Shows the views, the path, and what else is around a view. */
+  frame() {
+    document.title = (here.path ? base(here.path) + ' · ' : '') + plainName(here.archive) + ' · holdall';
+    $('crumbs').replaceChildren(...crumbs());
+    $('crumbs').scrollLeft = 1e6;
+    $('tabs').hidden = false;
+    $('tabs').replaceChildren(...tabLinks(), el('span', { class: 'grow' }), archive.views?.length > 1 ? viewPicker() : '');
+    $('title').textContent = plainName(here.archive);
+    $('title').hidden = here.tab === 'verify' || here.tab === 'about';
+    $('side').hidden = !ofFolders.includes(here.tab);
+    document.body.dataset.tab = here.tab;
+    document.body.dataset.path = here.path;
   }
-  $('title').textContent = plainName(here.archive); $('title').hidden = here.tab === 'verify' || here.tab === 'about';
-  $('side').hidden = !ofFolders.includes(here.tab);
-  if (here.tab !== 'list') $('q').value = '';
-  document.body.dataset.tab = here.tab;
-  document.body.dataset.path = here.path;
-}
-
-/** The shown archive was replaced: request everything again. */
-let again = 0, news = '';
-addEventListener('replaced', () => {
-  if (!archive || Date.now() - again < 1500) return;
-  again = Date.now();
-  leave();
-  news = 'The archive was replaced; this is the new one.';
-  setTimeout(() => { news = ''; if (archive) tell(); }, 15000);
-  show();
-});
-
-/** What is known to be wrong with the archive as a whole, and what to do about it. */
-function alarm() {
-  const v = archive.verify, e = v.counts?.error, w = v.counts?.warning, list = [];
-  const check = text => el('a', { href: address({ archive: here.archive, view: here.view, tab: 'verify' }) }, text);
-  if (archive.survey.error) list.push(['bad', el('b', {}, 'Incomplete. '), `The archive cannot be read to its end: ${archive.survey.error}. “holdall repair” writes the readable entries to a new archive.`]);
-  if (archive.doubt) list.push(['bad', el('b', {}, 'The index may be damaged: '), archive.doubt, '. Names, sizes and offsets may be wrong.']);
-  if (e && here.tab !== 'verify') list.push(['bad', el('b', {}, 'Damaged. '), `The last check found ${count(e, 'error')}. `, check('See the results')]);
-  else if (w && here.tab !== 'verify') list.push(['warn', `The last check found ${count(w, 'warning')}. `, check('See the results')]);
-  if (archive.healed) list.push(['warn', el('b', {}, 'Repaired while reading. '), `${count(archive.healed, 'damaged block')} ${archive.healed === 1 ? 'was' : 'were'} restored from parity. “holdall repair” repairs the archive itself.`]);
-  $('alarm').replaceChildren(...list.map(([tone, ...text]) => el('p', { class: tone }, text)));
-  $('alarm').hidden = !list.length;
-  document.body.dataset.alarm = list.map(l => l[0]).join(' ');
-}
-
-/** Shows the size of the archive at the foot of the page. */
-function tell() {
-  alarm();
-  const s = archive.survey, soFar = s.state === 'running' ? '…' : '';
-  say(`${count(s.entries, 'entry', 'entries')}${soFar} · ${size(s.bytes)}${soFar} of content · ${size(archive.stored)} stored${s.error ? ' · ' + s.error : ''}`, news || archive.title);
-  document.body.dataset.news = news;
-  document.body.dataset.survey = s.state;
-}
-
-async function fill() {
-  const dir = folder();
-  if (shown.tab !== here.tab) {
-    leaveScreen();
-    const main = $('main');
-    main.replaceChildren();
-    shown.tab = here.tab;
-    screen = { list: () => new Files(main), map: () => new ByteMap(main), treemap: () => new Treemap(main), compare: () => new Compare(main), verify: () => new Check(main), about: () => new About(main) }[here.tab]();
+  async fill(shown) {
+    const dir = folder(), isFile = entry && entry.kind !== 'dir';
+    if (this.tab !== here.tab) {
+      this.leaveScreen();
+      $('main').replaceChildren();
+      this.tab = here.tab;
+      this.screen = new screens[here.tab]($('main'));
+    }
+    this.tree.select(dir);
+    const special = here.tab === 'list' && (entry ? entry.array || entry.grouped || hasKind('node') : hasKind('node') && !here.path);
+    // On a narrow screen, a folder's properties must not cover its list.
+    const now = isFile || special && !covering.matches, open = () => this.detail.show(here.path, entry ?? { kind: 'dir', path: '' });
+    this.screen.offer?.(special && !now ? open : undefined, propertiesOf(entry));
+    this.tell();
+    await Promise.all([this.screen.show(dir, isFile ? here.path : undefined, shown), now ? open() : this.detail.hide()]);
   }
-  tree.select(dir);
-  const isFile = entry && entry.kind !== 'dir';
-  const special = entry && (entry.array || entry.grouped || hasKind('node')) && here.tab === 'list';
-  const panel = isFile || special || hasKind('node') && !here.path && here.tab === 'list';
-  // On a narrow screen, a folder's properties must not cover its list.
-  const now = panel && (isFile || !covering.matches), open = () => detail.show(here.path, entry ?? { kind: 'dir', path: '' });
-  screen.offer?.(panel && !now ? open : undefined, entry?.array ? 'Array' : entry?.series ? 'Series' : entry?.units ? 'Spikes' : entry?.table ? 'Table' : entry?.grouped ? 'Attributes' : 'Properties');
-  tell();
-  await Promise.all([screen.show(dir, isFile ? here.path : undefined), now ? open() : detail.hide()]);
+
+  /** Shows the size of the archive at the foot of the page, and what is wrong with it above the view. */
+  tell() {
+    const alarms = alarmsOf(archive), s = archive.survey, soFar = s.state === 'running' ? '…' : '';
+    $('alarm').replaceChildren(...alarms.map(([tone, ...text]) => el('p', { class: tone }, text)));
+    $('alarm').hidden = !alarms.length;
+    const content = `${count(s.entries, 'entry', 'entries')}${soFar} · ${size(s.bytes)}${soFar} of content`;
+    say(`${content} · ${size(archive.stored)} stored${s.error ? ' · ' + s.error : ''}`, this.news || archive.title);
+    Object.assign(document.body.dataset, { alarm: alarms.map(a => a[0]).join(' '), news: this.news, survey: s.state });
+  }
+  /** Asks for the progress of the survey and of the check, until both have ended. */
+  follow() {
+    this.following.end();
+    if (!archive || archive.survey.state !== 'running' && archive.verify.state !== 'running') return;
+    this.following = new Shown(this.open);
+    this.following.later(400, () => this.progress(this.following));
+  }
+  async progress(shown) {
+    try { opened(await shown.json('archive', args({}))); } catch { /* the next one reports it */ }
+    if (shown.ended) return;
+    if (!this.failed && this.screen) this.progressed();
+    this.follow();
+  }
+  progressed() {
+    this.tell();
+    this.screen.surveyed?.(archive);
+    if (this.checked === archive.verify.state) return;
+    this.checked = archive.verify.state;
+    this.screen.checked?.();
+    this.tree.checked();
+  }
+  /** The shown archive was replaced: request everything again. */
+  renew() {
+    if (!archive || Date.now() - this.replaced < 1500) return;
+    this.replaced = Date.now();
+    this.leave();
+    this.news = 'The archive was replaced; this is the new one.';
+    setTimeout(() => { this.news = ''; if (archive && this.screen) this.tell(); }, 15000);
+    this.show();
+  }
+  closeDetail() {
+    if (entry && entry.kind !== 'dir') go({ ...searching(), path: folder() }); else this.detail.hide();
+    this.screen?.focus?.();
+  }
+
+  /** Shows the search of the address where it is typed. */
+  showSearch() {
+    if ($('q').value !== here.q) $('q').value = here.q;
+    if (here.q) this.searchIn(here.match === 'contents');
+  }
+  get inside() { return $('inside').getAttribute('aria-pressed') === 'true'; }
+  searchIn(contents) {
+    $('inside').setAttribute('aria-pressed', String(contents));
+    $('q').placeholder = contents ? 'Search contents (Enter)' : 'Search names  /';
+  }
+  /** Searches names while the user types, and contents when it is asked for. */
+  typed() {
+    this.typing?.end();
+    if (this.inside && $('q').value.trim()) return;
+    this.typing = new Shown(this.shown);
+    this.typing.later(90, () => this.search());
+  }
+  search() {
+    const q = $('q').value, { match, ...filters } = searching();
+    const change = q.trim() ? { q } : {};
+    if (this.inside) Object.assign(change, q.trim() && { match: 'contents' });
+    else Object.assign(change, filters, { q: change.q ?? '', match: match === 'regexp' ? match : '' });
+    const path = this.failed ? '' : here.tab === 'list' ? here.path : folder();
+    go({ tab: 'list', path, ...change }, { replace: here.tab === 'list' && !this.failed });
+  }
+  toggleInside() {
+    this.searchIn(!this.inside);
+    $('q').focus();
+    if ($('q').value) this.typed();
+  }
+  endSearch() {
+    $('q').value = '';
+    this.typing?.end();
+    go({ ...noSearch }, { replace: true });
+    this.screen?.focus?.();
+  }
 }
 
-/** Polls the progress of the survey and of the check. */
-let timer, checked;
-addEventListener('checking', follow);
-function follow() {
-  clearTimeout(timer);
-  if (!archive || archive.survey.state !== 'running' && archive.verify.state !== 'running') return;
-  timer = setTimeout(async () => {
-    try {
-      const now = await ask.json('archive', args({}));
-      if (!archive || now.name !== archive.name) return;
-      opened(now);
-      tell();
-      screen?.surveyed?.(archive);
-      if (checked !== archive.verify.state) { checked = archive.verify.state; screen?.checked?.(); tree?.checked(); }
-    } catch { /* the next poll reports it */ }
-    follow();
-  }, 400);
-}
+const page = new Page();
 
-// Keys of the whole page.
-const keys = [
-  ['/', 'search names (or contents, with “in contents”)'], ['l m t c v i', 'files, byte map, treemap, compare, check, about'], ['↑ ↓ PgUp PgDn Home End', 'move in a list'],
-  ['Enter', 'open a folder or file'], ['Backspace', 'go to the parent folder'], ['→ ←', 'in the tree: expand, collapse'], ['1 2 3', 'sort by name, size, time'],
-  ['d', 'download the selection'], ['Space', 'select several; also Ctrl+click or Shift+click'], ['+ −', 'on the map: zoom in, zoom out'], ['← → ↑ ↓', 'on the map: move the cursor; with Shift, scroll'],
-  ['0', 'on the map: show the whole archive'], ['Esc', 'close the preview, clear the search'], ['?', 'show these shortcuts'],
-];
-function help() {
-  const d = $('keys');
-  if (d.open) return d.close();
-  d.replaceChildren(el('h2', { id: 'keys-title' }, 'Keyboard shortcuts'),
-    el('dl', {}, keys.map(([k, what]) => [el('dt', {}, k.split(' ').map(x => el('kbd', {}, x))), el('dd', {}, what)]).flat()),
-    el('form', { method: 'dialog' }, el('button', { type: 'submit', autofocus: true }, 'Close')));
-  // The page's policy allows no form submission, so the dialog is closed here.
-  d.querySelector('form').addEventListener('submit', e => { e.preventDefault(); d.close(); });
-  d.showModal();
+function escape(e) {
+  if ($('q').value || searches(searching())) { e.preventDefault(); page.endSearch(); }
+  else if (document.activeElement === $('q')) page.screen?.focus?.();
+  else if (!$('detail').hidden) { e.preventDefault(); page.closeDetail(); }
 }
 addEventListener('keydown', e => {
-  const typing = e.target.closest?.('input, select, textarea, dialog');
-  if (e.key === 'Escape' && !e.target.closest?.('dialog')) {
-    if ($('q').value) { $('q').value = ''; $('q').dispatchEvent(new Event('input')); screen?.focus?.(); e.preventDefault(); return; }
-    if (document.activeElement === $('q')) { screen?.focus?.(); return; }
-    if (!$('detail').hidden) { e.preventDefault(); closeDetail(); }
-    return;
-  }
-  if (typing || e.ctrlKey || e.metaKey || e.altKey) return;
-  const tab = tabs.find(t => t[2] === e.key);
-  if (e.key === '?') { e.preventDefault(); help(); }
+  if (e.key === 'Escape' && !e.target.closest?.('dialog')) return escape(e);
+  if (e.target.closest?.('input, select, textarea, dialog') || e.ctrlKey || e.metaKey || e.altKey) return;
+  const tab = tabs.find(t => t[2] === e.key), act = f => { e.preventDefault(); f(); };
+  if (e.key === '?') act(help);
   else if (!archive) return;
-  else if (e.key === '/') { e.preventDefault(); $('q').focus(); $('q').select(); }
-  else if (tab && document.querySelector(`#tabs a[data-tab=${tab[0]}]`)) { e.preventDefault(); go({ tab: tab[0], from: undefined, to: undefined }); }
-  else if (e.key === 'Backspace' && here.path) { e.preventDefault(); go({ path: entry?.kind !== 'dir' ? folder() : parent(here.path) }); }
-  else if ('123'.includes(e.key) && here.tab === 'list') screen?.sortBy?.(['name', 'size', 'time'][e.key - 1]);
+  else if (e.key === '/') act(() => { $('q').focus(); $('q').select(); });
+  else if (tab && document.querySelector(`#tabs a[data-tab=${tab[0]}]`)) act(() => go({ tab: tab[0], from: undefined, to: undefined }));
+  else if (e.key === 'Backspace' && here.path) act(() => go({ path: entry?.kind !== 'dir' ? folder() : parent(here.path) }));
+  else if ('123'.includes(e.key) && here.tab === 'list') page.screen?.sortBy?.(['name', 'size', 'time'][e.key - 1]);
 });
-function closeDetail() {
-  if (entry && entry.kind !== 'dir') go({ path: folder() }); else detail.hide();
-  screen?.focus?.();
-}
-
 $('help').addEventListener('click', help);
 $('theme').addEventListener('click', () => window.toggleTheme());
-$('skip').addEventListener('click', e => { e.preventDefault(); (screen?.focus ? screen : $('main')).focus(); });
-$('q').addEventListener('input', async () => {
-  if (failed || here.tab !== 'list') go({ tab: 'list', path: failed ? '' : folder() });
-  for (let last; last !== showing;) await (last = showing);
-  screen?.search?.($('q').value, $('inside').getAttribute('aria-pressed') === 'true');
+$('skip').addEventListener('click', e => { e.preventDefault(); (page.screen?.focus ? page.screen : $('main')).focus(); });
+$('inside').addEventListener('click', () => page.toggleInside());
+$('q').addEventListener('input', () => page.typed());
+$('q').addEventListener('keydown', e => {
+  if (e.key === 'Enter' && page.inside) { e.preventDefault(); page.search(); }
+  else if (e.key === 'ArrowDown' || e.key === 'Enter') { e.preventDefault(); page.screen?.focus?.(); }
 });
-$('inside').addEventListener('click', () => {
-  const on = $('inside').getAttribute('aria-pressed') !== 'true';
-  $('inside').setAttribute('aria-pressed', String(on));
-  $('q').placeholder = on ? 'Search contents (Enter)' : 'Search names  /';
-  $('q').focus();
-  if ($('q').value) $('q').dispatchEvent(new Event('input'));
-});
-$('q').addEventListener('keydown', e => { if (e.key === 'Enter' && screen?.search && $('inside').getAttribute('aria-pressed') === 'true') { e.preventDefault(); screen.searchInside($('q').value); } });
-$('q').addEventListener('keydown', e => { if (e.key === 'ArrowDown' || e.key === 'Enter' && $('inside').getAttribute('aria-pressed') !== 'true') { e.preventDefault(); screen?.focus?.(); } });
-addEventListener('theme', () => screen?.repaint?.());
-addEventListener('moved', show);
-addEventListener('popstate', show);
-addEventListener('hashchange', () => { if (address(here) !== location.hash) show(); });
+addEventListener('theme', () => page.screen?.repaint?.());
+addEventListener('replaced', () => page.renew());
+addEventListener('checking', () => page.follow());
+addEventListener('moved', () => page.show());
+addEventListener('popstate', () => page.show());
+addEventListener('hashchange', () => { if (address(here) !== location.hash) page.show(); });
 addEventListener('error', e => { document.body.dataset.error = e.message; });
-addEventListener('unhandledrejection', e => { if (e.reason?.name === 'AbortError') e.preventDefault(); else document.body.dataset.error = String(e.reason); });
-show();
+addEventListener('unhandledrejection', e => {
+  if (e.reason?.name === 'AbortError') e.preventDefault(); else document.body.dataset.error = String(e.reason);
+});
+page.show();

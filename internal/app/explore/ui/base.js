@@ -78,7 +78,7 @@ export function answeredBy(f) { answer = f; }
 export const ask = {
   url: question,
   async raw(path, args = {}, o = {}) {
-    if (answer) return answer(path, args, o);
+    if (answer) { o.signal?.throwIfAborted(); return answer(path, args, o); }
     let r;
     try {
       r = await fetch(question(path, args), o);
@@ -95,7 +95,11 @@ export const ask = {
     }
     return r;
   },
-  async json(path, args, o) { return (await ask.raw(path, args, o)).json(); },
+  async json(path, args, o) {
+    const v = await (await ask.raw(path, args, o)).json();
+    o?.signal?.throwIfAborted(); // what answers without a server does not look at it
+    return v;
+  },
 };
 
 /** The bytes of a name as the server shows it: \xNN stands for a byte. */

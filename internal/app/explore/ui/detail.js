@@ -1,6 +1,7 @@
 // The panel of an entry: its content and its properties.
-import { plainName, $, el, ask, size, num, time, base, parent, count, hex, zipURL, problem } from './base.js';
+import { plainName, $, el, size, num, time, base, parent, count, hex, zipURL, problem } from './base.js';
 import { here, archive, args, urlOf, usual, hasKind, address } from './state.js';
+import { Shown } from './shown.js';
 import { Content } from './content.js';
 import { Text, Hex } from './text.js';
 import { jsonTree } from './json.js';
@@ -39,10 +40,10 @@ function isText(b) {
 }
 
 export class Detail {
-  constructor(box, close) { this.box = box; this.closed = close; this.turn = 0; this.wide = () => this.cover(); covering.addEventListener('change', this.wide); }
+  constructor(box, close) { this.box = box; this.closed = close; this.shown = new Shown(); this.wide = () => this.cover(); covering.addEventListener('change', this.wide); }
   close() { this.hide(); covering.removeEventListener('change', this.wide); }
   hide() {
-    this.turn++;
+    this.shown.end();
     this.drop(); this.path = undefined;
     this.box.hidden = true; this.box.replaceChildren();
     document.body.dataset.preview = '';
@@ -60,7 +61,8 @@ export class Detail {
     const key = here.archive + '\n' + here.view + '\n' + path;
     if (this.path === key) return;
     this.path = key;
-    const mine = ++this.turn;
+    this.shown.end();
+    const shown = this.shown = new Shown();
     this.drop();
     this.entry = entry;
     this.box.hidden = false;
@@ -91,11 +93,11 @@ export class Detail {
         this.content = new Content(entry);
         try {
           const head = await this.content.read(0, 4096);
-          if (mine !== this.turn) return;
+          if (shown.ended) return;
           if (!isText(head)) first = 'hex';
           else if (kind !== 'json') first = 'text';
         } catch (err) {
-          if (err.name === 'AbortError') return;
+          if (shown.ended || err.name === 'AbortError') return;
           this.wrong = err; first = 'hex';
         }
       } else this.content = new Content(entry);
@@ -131,7 +133,7 @@ export class Detail {
     this.body?.close?.();
     this.body = undefined;
     for (const b of this.tabs.children) b.setAttribute('aria-pressed', String(b.dataset.mode === m));
-    const area = this.area, mine = this.turn;
+    const { area, shown } = this;
     area.className = 'area as-' + m;
     this.box.classList.toggle('roomy', m === 'rows' || m === 'raster');
     area.replaceChildren();
@@ -141,13 +143,13 @@ export class Detail {
     try {
       await this['show_' + m](area, this.entry);
     } catch (err) {
-      if (err.name === 'AbortError' || mine !== this.turn) return;
+      if (shown.ended || err.name === 'AbortError') return;
       area.replaceChildren(problem(err));
       if (err.code === 'unreadable' || err.code?.startsWith('bad-')) this.warn(this.entry, err.message);
       document.body.dataset.preview = 'failed';
       return;
     }
-    if (mine === this.turn) document.body.dataset.preview = m;
+    if (!shown.ended) document.body.dataset.preview = m;
   }
   async show_text(area, e) { this.body = new Text(area, this.content, language(ext(e.path) || base(e.path).toLowerCase())); await this.body.show(); }
   async show_table(area, e) { await new TableView(area, this.content).show(ext(e.path)); }
@@ -208,14 +210,14 @@ export class Detail {
   async show_raster(area, e) { this.body = new Raster(area, e); await this.body.show(); }
   async show_attributes(area, e) { await showAttributes(area, e); }
   async show_node(area, e) {
-    const n = await ask.json('node', args({ path: e.path }));
+    const n = await this.shown.json('node', args({ path: e.path }));
     const props = Object.entries(n.properties ?? {});
     area.append(el('div', { class: 'pad' }, el('p', { class: 'hint' }, `${count(props.length, 'property', 'properties')}, ${count(n.child_count ?? n.children?.length ?? 0, 'child', 'children')}`),
       props.length > 0 && el('table', { class: 'props' }, el('thead', {}, el('tr', {}, ['Property', 'Type', 'Value'].map(t => el('th', { scope: 'col' }, t)))),
         el('tbody', {}, props.map(([k, p]) => el('tr', {}, el('td', {}, k), el('td', { class: 'hint' }, propertyType(p)), el('td', { class: 'value' }, propertyText(p))))))));
   }
   async show_history(area, e) {
-    const { steps } = await ask.json('history', args({ path: e.path }));
+    const { steps } = await this.shown.json('history', args({ path: e.path }));
     const beside = (s, old) => old && s.change === 'changed' && hasKind('compare') && el('a', { href: address({ ...here, tab: 'compare', path: e.path === '.' ? '' : e.path, before: old.revision, after: s.revision }) }, 'Side by side');
     area.append(el('div', { class: 'pad' }, el('p', { class: 'hint' }, 'Changes to this node by revision, newest first.'), el('ol', { class: 'steps' }, steps.map((s, i) => el('li', {},
       el('strong', {}, s.change), s.revisions > 1 ? ` in ${num(s.revisions)} revisions` : '', s.millis >= 0 ? el('span', { class: 'hint' }, ' ' + time(s.millis)) : '',

@@ -9,6 +9,7 @@ import { blake3 } from './blake3.js';
 import { kindOf } from './kinds.js';
 import { Survey, step, baseOf as named } from './survey.js';
 import { Picture } from './picture.js';
+import { Search } from './find.js';
 
 const json = v => new Response(JSON.stringify(v), { headers: { 'Content-Type': 'application/json' } });
 
@@ -118,7 +119,7 @@ function main() {
     if (!row) throw new Failed('not-found', 'no entry with this name');
     return row;
   };
-  const isDir = r => r.kind === 'dir', enc = new TextEncoder();
+  const isDir = r => r.kind === 'dir';
   const below = r => { const t = page.summed?.below((r.dir ? r.dir + '/' : '') + named(r)); return page.summed ? { s: t?.bytes ?? 0, c: t?.files || undefined } : {}; };
   const item = r => ({ n: shown(named(r)), ...isDir(r) ? { k: 'dir', ...below(r) } : { s: r.size, h: kindOf(r.base), ...r.kind === 'file' ? {} : { k: r.kind } }, ...r.time !== undefined && { t: r.time }, ...r.fault !== undefined && { bad: true }, ...r.whole && { whole: true }, ...r.own && { own: true } });
   const pathOf = r => shown((r.dir ? r.dir + '/' : '') + named(r));
@@ -166,41 +167,20 @@ function main() {
     async map(q) { return new Response((await page.picture()).cells(q)); },
     async 'map/at'(q) { return json((await page.picture()).at(q)); },
     async 'map/of'({ path }) { const row = await find(path); return json((await page.picture()).of(row)); },
-    /**
-     * Names that begin with the text come first, then all names with its words. A long index is
-     * searched for the latter only on request.
-     */
-    async search({ q, limit = 200, all }, { signal } = {}) {
-      const x = await page.open(), words = q.toLowerCase().split(/\s+/).filter(Boolean);
-      return new Response(new ReadableStream({
-        async start(out) {
-          const line = v => out.enqueue(enc.encode(JSON.stringify(v) + '\n'));
-          const hit = r => line({ p: pathOf(r), s: r.size ?? 0, ...isDir(r) ? { k: 'dir' } : { h: kindOf(r.base) } });
-          const told = new Set();
-          let found = 0, seen = 0;
-          try {
-            const text = raw(Uint8Array.from(bytesOf(q.trim()))), i = text.lastIndexOf('/'), dir = i < 0 ? '' : text.slice(0, i);
-            const begin = await x.seek(dir.replaceAll('\0', '\0\xff') + '\0\x01' + text.slice(i + 1).replaceAll('\0', '\0\xff'));
-            for (const r of await x.range(begin, Math.min(x.count, begin + limit))) {
-              if (r.dir !== dir || !r.base.startsWith(text.slice(i + 1))) break;
-              hit(r); told.add(r.key); found++;
-            }
-            if (found && !all && x.count > most.atOnce) { line({ end: true, seen, found, begin: true }); out.close(); return; }
-            line({ seen, found });
-            for (let at = 0; at < x.count && !signal?.aborted; at += step) {
-              for (const r of await x.range(at, Math.min(x.count, at + step))) {
-                seen++;
-                if (told.size && told.has(r.key)) continue;
-                const p = pathOf(r).toLowerCase();
-                if (words.every(w => p.includes(w)) && ++found <= limit) hit(r);
-              }
-              line({ seen, found });
-            }
-            line({ end: true, seen, found });
-          } catch (err) { line({ end: true, seen, found, error: err.message }); }
-          out.close();
-        },
-      }));
+    async search({ offset = 0, limit = 200, sort = 'name', dir: way = 'asc', find: wanted, ...q }) {
+      if (q.match) throw new Failed('unsupported', 'a page without a server does not search by expressions: use “holdall browse”');
+      const x = await page.open(), key = JSON.stringify([q.q, q.kind, q.min, q.max, q.since, q.until, q.all]);
+      if (page.search?.key !== key) {
+        page.search?.end();
+        page.search = new Search(x, key, q, { all: q.all || x.count <= most.atOnce });
+      }
+      const { search } = page; // another one may begin while this waits
+      await search.some();
+      const order = search.order(sort, way), rows = await search.rows(order.slice(offset, offset + limit));
+      return json({
+        total: order.length, dirs: 0, found: order.length, complete: search.complete, begin: search.begin, error: search.error,
+        items: rows.map(r => ({ ...item(r), n: pathOf(r) })), at: wanted === undefined ? undefined : order.indexOf((await find(wanted)).number),
+      });
     },
   };
   answeredBy(async (path, args, o) => {
