@@ -211,17 +211,21 @@ func TestAStoreIsReadBetweenAnyTwoWrites(t *testing.T) {
 		for _, often := range []int{0, 40, 4} { // how seldom something is written while it is read; 0 is never
 			t.Run(name, func(t *testing.T) {
 				var w *replay
+				seldom := often
 				var one sync.Mutex // tars are read side by side
 				reading := &between{locked: true, meanwhile: func() {
 					one.Lock()
 					defer one.Unlock()
-					if often > 0 && rnd.IntN(often) == 0 {
+					if often > 0 && rnd.IntN(seldom) == 0 {
 						w.step()
 					}
 				}}
 				seen := map[string]bool{}
 				reads, least := 0, testkit.Rounds(t, 15)
 				for again := true; again; again = often > 0 && (reads < least || len(seen) < min(3, len(w.want)) && reads < 2000) {
+					if reads > least { // all was written while little was read
+						seldom *= 2
+					}
 					w = newReplay(t, name, rnd)
 					for w.rows == 0 {
 						w.step()
