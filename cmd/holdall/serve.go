@@ -53,6 +53,8 @@ By default only this machine can connect; --addr sets another address.`,
 				return usage("--durable, --log, --protect, --write-url and --take-over need --write")
 			}
 			switch write := o.write != ""; {
+			case write && len(a.trusted) > 0:
+				return usage("--trusted: what clients write is not signed, so --write does not go with it")
 			case len(a.through) > 0 && (o.catalog != "") == write:
 				return usage("--through needs either --catalog or --write")
 			case write && len(a.through) > 0 && (len(a.through) > 1 || !isBook(strings.TrimRight(o.write, "/"))):
