@@ -164,8 +164,11 @@ func (s *Source) cure(ctx context.Context, e Entry, err error) (*Source, Entry) 
 	if x, ok := h.lookAgain(ctx, e); ok && h.anew.goesThrough(ctx, x) {
 		return h.anew, x
 	}
-	if digest {
-		return stands, e // the parity is wrong, or more is damaged
+	if digest { // the parity is wrong, or more is damaged
+		if stands == nil && h.plain.goesThrough(ctx, e) { // blocks of a wrong one are nowhere
+			stands = h.plain
+		}
+		return stands, e
 	}
 	return h.healed, e
 }
