@@ -49,7 +49,7 @@ func (s *Source) proof(e Entry) (p Proof) {
 		most = Small
 	}
 	p.digest = digest.Known(e.Digest.Algo)
-	p.whole = p.digest && e.Size > 0 && e.Size <= most
+	p.whole = p.digest && e.Size > 0 && e.Size <= most && (!s.trusted || digest.IsSafe(e.Digest.Algo))
 	p.pieces = s.Index() != nil && kept.Pieces(&e, s.proven.x.Chunk) > 0
 	by := format.Unproven
 	if s.compares != nil {

@@ -58,6 +58,9 @@ func Known(algo string) bool {
 // IsChecksum reports whether an algorithm only detects accidental damage, not forgery.
 func IsChecksum(algo string) bool { return strings.HasPrefix(algo, "crc") }
 
+// IsSafe reports whether nobody can make other bytes with the same digest.
+func IsSafe(algo string) bool { return algo == "blake3" || algo == "sha256" || algo == "sha512" }
+
 func Of(algo string, b []byte) (format.Digest, bool) {
 	if algo == "blake3" { // without the hash's own state, which is 2 kB
 		d := blake3.Sum256(b)
