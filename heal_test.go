@@ -212,23 +212,28 @@ func TestForeignParityChangesNothing(t *testing.T) {
 					b[rnd.IntN(len(b))]++
 					other[name] = string(b)
 				}
-				st, was := packedAs(t, format, nil, files), protected(t, format, other, 0.2)
-				parity := "x" + parity.Suffix
-				st.Put(parity, was.Get(parity))
-				if format == "oak" {
-					files = contentsOf(t, st)
-				}
-				in := store.Store(st)
-				if near {
-					in = nearMem{st}
-				}
-				got := contentsOf(t, in)
-				for name, want := range files {
-					if got[name] != want {
-						t.Errorf("%s is not what it is", name)
-					}
-				}
+				withParityOf(t, format, near, files, other)
 			})
+		}
+	}
+}
+
+// withParityOf reads an archive of files beside which the parity of one of other files lies.
+func withParityOf(t *testing.T, format string, near bool, files, other map[string]string) {
+	t.Helper()
+	st, was := packedAs(t, format, nil, files), protected(t, format, other, 0.2)
+	if format == "oak" {
+		files = contentsOf(t, st)
+	}
+	st.Put("x"+parity.Suffix, was.Get("x"+parity.Suffix))
+	in := store.Store(st)
+	if near {
+		in = nearMem{st}
+	}
+	got := contentsOf(t, in)
+	for name, want := range files {
+		if got[name] != want {
+			t.Errorf("%s is not what it is", name)
 		}
 	}
 }
@@ -251,21 +256,7 @@ func TestParityOfALongerArchiveChangesNothing(t *testing.T) {
 					other := maps.Clone(files)
 					longer := files["d0/f00"] + strings.Repeat("x", 600)
 					other["d0/f00"] = longer[:len(longer)-600+grown]
-					st, was := packedAs(t, format, nil, files), protected(t, format, other, 0.2)
-					if format == "oak" {
-						files = contentsOf(t, st)
-					}
-					st.Put("x"+parity.Suffix, was.Get("x"+parity.Suffix))
-					in := store.Store(st)
-					if near {
-						in = nearMem{st}
-					}
-					got := contentsOf(t, in)
-					for name, want := range files {
-						if got[name] != want {
-							t.Errorf("%s is not what it is", name)
-						}
-					}
+					withParityOf(t, format, near, files, other)
 				})
 			}
 		}

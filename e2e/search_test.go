@@ -105,7 +105,7 @@ func TestResultsAreFilteredAndDownloaded(t *testing.T) {
 	if names := zipped(); len(names) != 2 {
 		t.Errorf("the zip of two results has %q", names)
 	}
-	// The text can be a regular expression. What is wrong with one is said, and the page stays.
+	// The text can be a regular expression. If it is wrong, the page says why, and stays.
 	b.click("#unfilter")
 	b.click("#regexp")
 	b.wait("location.hash.includes('match=regexp')")

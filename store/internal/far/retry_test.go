@@ -10,7 +10,7 @@ import (
 	"github.com/holdall/holdall/store/storekit"
 )
 
-// Who is patient tries again until the time is over, counted from the first failure after something was read.
+// With patience, requests are sent again until that time is over. It begins with the first failure after a success.
 func TestPatience(t *testing.T) {
 	for _, d := range []time.Duration{0, time.Minute, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {

@@ -67,8 +67,8 @@ func (b *Book) sealed(ctx context.Context, sum string) (*State, error) {
 	return s, b.fail(signedName(sum), err)
 }
 
-// isSigned returns the state that the signature beside the catalogue names, and its object. It is nil if there
-// is none. Who has signed it does not matter here: readers who do not trust the key do not read it.
+// isSigned returns the state that the signature beside the catalogue names, and its object. Without a
+// signature, it is nil. The key does not matter here: readers who do not trust it do not read the state.
 func (b *Book) isSigned(ctx context.Context) (s *State, object string, err error) {
 	name := b.Name() + root.Suffix
 	file, err := b.getBeside(ctx, name, minisign.MaxFile)
