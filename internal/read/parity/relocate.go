@@ -166,19 +166,25 @@ func (f *File) lenOf(block int64) int64 {
 const fewBytes = 512
 
 // Inserted reports whether bytes seem to have been inserted into an object: near its end there are
-// blocks that are as far from the end as they were, or it has few bytes more and its end differs.
+// blocks that are as far from the end as they were, or it has few bytes more and one of its
+// last two blocks differs.
 func (g *Guard) Inserted(ctx context.Context) bool {
 	b := make([]byte, g.f.h.block)
 	size := int64(len(b))
 	for _, p := range g.objs {
-		last := (p.from+p.Size)/size - 1 // that ends in the object
+		if p.there <= p.Size {
+			continue
+		}
+		last := (p.from + p.Size - 1) / size
 		for _, back := range []int64{0, 1, 2, 8} {
 			block := last - back
 			at := block*size - p.from
-			if p.there <= p.Size || at < 0 || g.raw(ctx, block, b) != errLost {
+			if at < 0 || g.raw(ctx, block, b) != errLost {
 				continue
 			}
-			if back == 0 && p.there-p.Size < fewBytes || p.obj.ReadAt(ctx, b, at+p.there-p.Size) == nil && g.right(ctx, block, b) == nil {
+			own := b[:min(size, p.Size-at)] // behind it lies the next object, or nothing
+			if back <= 1 && p.there-p.Size < fewBytes || p.obj.ReadAt(ctx, own, at+p.there-p.Size) == nil &&
+				g.read(ctx, b[len(own):], p.from+p.Size, false) == nil && g.right(ctx, block, b) == nil {
 				return true
 			}
 		}
