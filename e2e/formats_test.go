@@ -414,12 +414,13 @@ func TestARecordingIsShown(t *testing.T) {
 	b.shot("recording-400-light")
 	b.accessible("a recording on a narrow page")
 	b.size(1280, 800)
-	// A table leads to a group, the tree to its arrays.
+	// A table leads to a group, whose datasets and attributes are beside it, and no keys of Zarr.
 	b.run("document.querySelector('.props a').click()")
 	b.wait("document.body.dataset.path === 'acquisition/raw' && document.body.dataset.ready === '1'")
-	b.wait("['data', 'starting_time', 'sum'].every(name => [...document.querySelectorAll('#tree .word')].some(w => w.innerText === name))")
-	b.visit("#/session.nwb/acquisition/raw/data")
-	b.wait("document.body.dataset.plot?.startsWith('image')")
+	b.wait("['data', 'starting_time', 'sum', 'data@unit'].every(name => [...document.querySelectorAll('#grid .word')].some(w => w.innerText === name))")
+	b.wait("document.querySelector('.files .what').innerText === '9 datasets and attributes' && !document.body.innerText.includes('.zattrs')")
+	b.visit("#/session.nwb/acquisition/raw/data?view=objects")
+	b.wait("document.body.dataset.plot?.startsWith('image') && document.querySelector('#detail').innerText.includes('H5T_STD_I16LE')")
 	b.wait("document.querySelector('#detail').innerText.includes('3,000 × 8') && document.querySelector('#detail .attributes').innerText.includes('volts')")
 	if n := eval[int](b, "(c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size)(document.querySelector('.plot'))"); n < 8 {
 		t.Errorf("the waves are drawn in %d colours", n)
@@ -433,17 +434,18 @@ func TestARecordingIsShown(t *testing.T) {
 	b.run("document.querySelector('.plot').focus()")
 	b.key("+")
 	b.wait("document.querySelector('.plot + .hint').innerText.includes('2,100 samples')")
-	b.visit("#/session.nwb/acquisition/raw/sum")
+	b.visit("#/session.nwb/acquisition/raw/sum?view=objects")
 	b.wait("document.body.dataset.plot?.startsWith('range')")
 	b.visit("#/session.nwb/intervals/trials/stim")
 	b.wait("document.querySelector('.elements')?.innerText.includes('ünï')")
 	b.visit("#/session.nwb?tab=map")
 	b.wait("document.body.dataset.map && document.querySelector('.legend').innerText.includes('contents') && document.querySelector('.legend').innerText.includes('index')")
-	// As groups and datasets: a dataset is a file of its elements, its attributes are beside it.
-	b.visit("#/session.nwb/acquisition/raw?view=objects")
-	b.wait("['data', 'data@unit', '@description'].every(name => [...document.querySelectorAll('#grid .word')].some(w => w.textContent === name))")
 	b.visit("#/session.nwb/acquisition/raw/data@unit?view=objects")
 	b.wait("document.querySelector('#detail').innerText.includes('volts')")
+	// As keys of Zarr, datasets are folders, and have the same time.
+	b.visit("#/session.nwb/acquisition/raw/data?view=zarr")
+	b.wait("['data', 'starting_time', 'sum'].every(name => [...document.querySelectorAll('#tree .word')].some(w => w.innerText === name))")
+	b.wait("document.querySelector('#detail .list').innerText.includes('1000 Hz, from 0.5 s')")
 }
 
 func TestAnHDF5FileIsShown(t *testing.T) {
@@ -572,6 +574,9 @@ func TestACatalogueOpensOnItsBuckets(t *testing.T) {
 	}
 	t.Log(rows(0))
 	b.everywhere("catalogue")
+	if foot := b.text("document.getElementById('status').innerText"); strings.Contains(foot, "stored") {
+		t.Errorf("the foot of a catalogue, which stores no content, says %q", foot)
+	}
 	b.run("document.querySelector('.about table a').click()")
 	b.wait("document.body.dataset.tab === 'list' && +document.body.dataset.total === 2")
 }

@@ -28,7 +28,8 @@ type archive struct {
 
 	root   *h5.Object
 	byAddr map[int64]*h5.Object
-	scales *scales // nil if there are none
+	scales *scales    // nil if there are none
+	index  kit.Ranges // what was read of them, without the superblock
 	notes  []format.Problem
 }
 
@@ -57,7 +58,13 @@ const listedChunks = 1 << 20
 // load reads all objects, and where the chunks of arrays are that have at most so many, or of all if most is 0.
 func (a *archive) load(ctx context.Context, most int64) error {
 	room := a.limits.Index
-	for o, err := range a.f.Walk(ctx, h5.WalkOptions{Values: true, Chunks: listedChunks, Most: most, Elements: smallElements}) {
+	seen := func(r h5.Region) {
+		if useOf(r) == format.IndexData {
+			a.index.Add(r.Off, min(r.Off+r.Len, a.f.Size()))
+		}
+	}
+	defer a.index.Join()
+	for o, err := range a.f.Walk(ctx, h5.WalkOptions{Values: true, Chunks: listedChunks, Most: most, Elements: smallElements, Seen: seen}) {
 		if err != nil {
 			return err
 		}
@@ -220,6 +227,14 @@ func (a *archive) tree() iter.Seq2[visit, error] {
 	}
 }
 
+// useOf returns the use of a structure of the file.
+func useOf(r h5.Region) format.Use {
+	if r.What == "superblock" {
+		return format.Header
+	}
+	return format.IndexData
+}
+
 // regions yields the uses of all bytes that are not in the extents of entries, which are in used.
 func (a *archive) regions(ctx context.Context, used *kit.Ranges) iter.Seq2[format.Region, error] {
 	return func(yield func(format.Region, error) bool) {
@@ -229,15 +244,9 @@ func (a *archive) regions(ctx context.Context, used *kit.Ranges) iter.Seq2[forma
 				all = append(all, format.Region{Object: a.name, Off: off, Len: min(n, a.f.Size()-off), Use: use, Label: label})
 			}
 		}
-		seen := func(r h5.Region) {
-			use := format.IndexData
-			if r.What == "superblock" {
-				use = format.Header
-			}
-			add(use, r.What, r.Off, r.Len)
-		}
+		seen := func(r h5.Region) { add(useOf(r), r.What, r.Off, r.Len) }
 		var raw kit.Ranges // of datasets and chunks
-		for o, err := range a.f.Walk(ctx, h5.WalkOptions{Values: true, Chunks: listedChunks, Seen: seen}) {
+		for o, err := range a.f.Walk(ctx, h5.WalkOptions{Values: true, Chunks: listedChunks, Elements: smallElements, Seen: seen}) {
 			if err != nil {
 				yield(format.Region{}, err)
 				return
@@ -309,6 +318,9 @@ func (a *archive) doubt() (p *format.Problem) {
 func (a *archive) about() format.About {
 	sb := a.f.Superblock
 	about := format.About{Version: fmt.Sprintf("superblock %d", sb.Version), Volumes: []string{a.name}, Notes: a.notes}
+	for _, r := range a.index.All {
+		about.IndexBytes += r.To - r.From
+	}
 	groups, datasets := 0, 0
 	for _, o := range a.byAddr {
 		switch o.Kind {

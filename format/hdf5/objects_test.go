@@ -144,3 +144,38 @@ func TestObjectsAreTheElements(t *testing.T) {
 		t.Errorf("%d datasets were compared", compared)
 	}
 }
+
+// The index of a file is what the map shows of it, in each view.
+func TestTheSizeOfTheIndexIsThatOnTheMap(t *testing.T) {
+	files, err := filepath.Glob("../../hdf5/testdata/*.h5.gz")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d files: %v", len(files), err)
+	}
+	for _, name := range files {
+		st := &storetest.Mem{}
+		st.Put("x.h5", testkit.Read(t, strings.TrimSuffix(name, ".gz")))
+		for _, view := range hdf5.Format.Views {
+			r, err := hdf5.Format.Open(t.Context(), st, "x.h5", format.OpenOptions{View: view})
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			about, err := r.About(t.Context())
+			if err != nil {
+				t.Error(name, err)
+			}
+			var drawn int64
+			for x, err := range r.Regions(t.Context()) {
+				if err != nil {
+					t.Error(name, err)
+				}
+				if x.Use == format.IndexData {
+					drawn += x.Len
+				}
+			}
+			if about.IndexBytes != drawn || drawn == 0 {
+				t.Errorf("%s, view %s: %d bytes of index, and %d on the map", filepath.Base(name), view, about.IndexBytes, drawn)
+			}
+			r.Close()
+		}
+	}
+}

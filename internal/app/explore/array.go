@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/hierarchy"
 	"github.com/holdall/holdall/zarr"
@@ -29,25 +30,22 @@ const (
 	maxPoints  = 1 << 20   // elements of a response
 )
 
-func (q *question) zarr() *view {
-	v := q.view()
-	if q.err == nil && v.name != zarrView {
-		q.err = bad("view: expected %s", zarrView)
-	}
-	return v
-}
-
 // samePaths are views in which arrays and groups have the same paths as in the
 // view of arrays.
-var samePaths = []string{"objects", "zarr3"}
+var samePaths = []string{objectsView, "zarr3"}
+
+// hasArrays reports whether v shows arrays, by itself or by the view of arrays.
+func (v *view) hasArrays() bool {
+	return v.name == zarrView || slices.Contains(samePaths, v.name) && slices.Contains(v.in.Format().Views, zarrView)
+}
 
 // arraysOf returns the view of v's arrays, which may be another one than v. It
 // returns nil if there is none.
 func (q *question) arraysOf(v *view) (*view, error) {
-	if v.name == zarrView {
+	switch {
+	case v.name == zarrView:
 		return v, nil
-	}
-	if !slices.Contains(samePaths, v.name) || !slices.Contains(v.in.Format().Views, zarrView) {
+	case !v.hasArrays():
 		return nil, nil
 	}
 	return q.inView(v, zarrView)
@@ -63,7 +61,8 @@ func (q *question) arrayed() *view {
 	return v
 }
 
-func (q *question) opened() (a *zarr.Array) {
+// opened returns an array, and the archive that has it.
+func (q *question) opened() (a *zarr.Array, in *holdall.Archive) {
 	v := q.arrayed()
 	name := q.path()
 	if name == "." {
@@ -73,8 +72,9 @@ func (q *question) opened() (a *zarr.Array) {
 		if a, q.err = zarr.Open(q.ctx(), v.in, name); q.err == nil {
 			a.Limit = maxChunk
 		}
+		in = v.in
 	}
-	return a
+	return a, in
 }
 
 type arrayJSON struct {
@@ -150,7 +150,7 @@ type scaleJSON struct {
 	Fault      string  `json:"fault,omitempty"` // why there is no time
 }
 
-func (q *question) scale(a *zarr.Array) *scaleJSON {
+func (q *question) scale(a *zarr.Array, in *holdall.Archive) *scaleJSON {
 	number := func(attrs map[string]any, key string, usual float64) float64 {
 		if n, ok := attrs[key].(json.Number); ok {
 			if f, err := n.Float64(); err == nil && !math.IsNaN(f) && !math.IsInf(f, 0) {
@@ -162,7 +162,7 @@ func (q *question) scale(a *zarr.Array) *scaleJSON {
 	unit, _ := a.Attrs["unit"].(string)
 	j := scaleJSON{Unit: format.Escape(cut(unit, 40)), Conversion: number(a.Attrs, "conversion", 1), Offset: number(a.Attrs, "offset", 0)}
 	open := func(name string) *zarr.Array {
-		b, err := zarr.Open(q.ctx(), q.seen[len(q.seen)-1].in, path.Join(path.Dir(a.Path), name))
+		b, err := zarr.Open(q.ctx(), in, path.Join(path.Dir(a.Path), name))
 		if err != nil {
 			return nil // the meaning is unknown
 		}
@@ -209,13 +209,13 @@ func coloured(a *zarr.Array) bool {
 
 func (q *question) array() error {
 	defer q.busy()()
-	a := q.opened()
+	a, in := q.opened()
 	if q.err != nil {
 		return q.err
 	}
 	j := arrayJSON{Path: format.Escape(a.Path), Shape: a.Shape, Chunks: a.Chunks, DType: a.DType.String(), Codecs: a.Codecs(), Elements: a.Elements(), Numbers: a.Numeric(), Colours: coloured(a)}
 	if j.Numbers {
-		j.Scale = q.scale(a)
+		j.Scale = q.scale(a, in)
 	}
 	j.attributesJSON = attributesOf(a.Attrs)
 	if !j.Numbers || j.Elements <= 64 {
@@ -287,7 +287,7 @@ func (q *question) numbers(key string, usual []int64, most []int64) []int64 {
 // are shown by their last two axes, at an index of the axes before them.
 func (q *question) arrayData() error {
 	defer q.busy()()
-	a := q.opened()
+	a, _ := q.opened()
 	if q.err != nil {
 		return q.err
 	}
@@ -454,7 +454,7 @@ func (q *question) image(a *zarr.Array, w *windowJSON, points int64, axes int) (
 
 func (q *question) arrays() error {
 	defer q.busy()()
-	v := q.zarr()
+	v := q.arrayed()
 	if q.err != nil {
 		return q.err
 	}
@@ -498,7 +498,7 @@ const timed = 40
 // archive is not one.
 func (q *question) nwb() error {
 	defer q.busy()()
-	v := q.zarr()
+	v := q.arrayed()
 	if q.err != nil {
 		return q.err
 	}

@@ -64,9 +64,12 @@ func (v *view) front() *frontJSON {
 	case slices.Contains(f.Views, metaView):
 		return &frontJSON{Tab: "about"}
 	case slices.Contains(f.Views, zarrView):
-		j := &frontJSON{Tab: "about"}
-		if v.of.name != zarrView {
-			j.View = zarrView
+		j := &frontJSON{View: zarrView, Tab: "about"}
+		if slices.Contains(f.Views, objectsView) {
+			j.View = objectsView
+		}
+		if j.View == v.of.name {
+			j.View = ""
 		}
 		return j
 	}
@@ -79,8 +82,9 @@ type factJSON struct {
 }
 
 const (
-	zarrView = "zarr"
-	metaView = "meta" // of packages
+	zarrView    = "zarr"
+	objectsView = "objects" // of HDF5: groups, datasets and attributes
+	metaView    = "meta"    // of packages
 )
 
 func (h *Handler) describe(ctx context.Context, v *view) archiveJSON {
@@ -105,7 +109,7 @@ func (h *Handler) describe(ctx context.Context, v *view) archiveJSON {
 		}
 		j.Can = append(j.Can, "verify")
 	}
-	if v.name == zarrView {
+	if v.hasArrays() {
 		j.Can = append(j.Can, "arrays")
 	}
 	if v.isNode() {
@@ -189,7 +193,7 @@ func (q *question) archive() error {
 				return err
 			}
 		}
-		if t := v.survey.kinds(); len(t.Rows) > 1 && v.name != zarrView && !v.isNode() { // their files are chunks or properties
+		if t := v.survey.kinds(); len(t.Rows) > 1 && !v.hasArrays() && !v.isNode() { // their files are chunks or properties
 			j.Made = append(j.Made, t)
 		}
 		if len(about.Volumes) > 1 {

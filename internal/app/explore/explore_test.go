@@ -224,6 +224,50 @@ func TestFoldersAreSortedAndPaged(t *testing.T) {
 	}
 }
 
+// A folder says how much is below it, which file describes it, and which picture comes first. What
+// is below it is known once all entries were read, and the list does not wait for that.
+func TestAFolderSaysWhatShowsIt(t *testing.T) {
+	files := map[string]string{
+		"docs/readme": "plain", "docs/README.md": "# better", "docs/README.png": "no", "docs/readme.md.bak": "no",
+		"docs/b.jpg": "xx", "docs/a.png": "x", "docs/deep/c.png": "", "docs/deep/d": "four", "other/x": "",
+	}
+	m := packed(t, func(add func(string, string)) {
+		for name, content := range files {
+			add(name, content)
+		}
+	})
+	s := serving(t, opened(m, "x.caf", caf.Format))
+	type row struct{ N string }
+	type told struct {
+		All             *struct{ S, C int64 }
+		Readme, Picture *row
+		Items           []struct {
+			N    string
+			C, S int64
+		}
+	}
+	ask[struct{}](s, "/api/treemap", "a", "x") // it waits until all entries were read
+	docs := ask[told](s, "/api/ls", "a", "x", "path", "docs")
+	if docs.Readme == nil || docs.Readme.N != "README.md" || docs.Picture == nil || docs.Picture.N != "README.png" {
+		t.Errorf("it is shown by %+v and %+v", docs.Readme, docs.Picture)
+	}
+	size := int64(0)
+	for name, content := range files {
+		if strings.HasPrefix(name, "docs/") {
+			size += int64(len(content))
+		}
+	}
+	if docs.All == nil || docs.All.S != size || docs.All.C != 8 {
+		t.Errorf("below it is %+v, expected %d bytes in 8 files", docs.All, size)
+	}
+	if deep := docs.Items[0]; deep.N != "deep" || deep.C != 2 || deep.S != 4 {
+		t.Errorf("the first row is %+v", deep)
+	}
+	if root := ask[told](s, "/api/ls", "a", "x"); root.Readme != nil || root.Picture != nil || root.All == nil || root.All.C != 9 {
+		t.Errorf("of the root it says %+v", root)
+	}
+}
+
 func TestPicturesAreListedWithTheirSamples(t *testing.T) {
 	m := packed(t, func(add func(string, string)) {
 		for i := range 600 {
@@ -697,10 +741,30 @@ func TestARecordingSaysWhatItIsAbout(t *testing.T) {
 	if len(n.Tables) != 1 || n.Tables[0].Path != "intervals/trials" || n.Tables[0].Rows != 3 {
 		t.Errorf("tables are %+v", n.Tables)
 	}
-	if code, _, _ := s.get("/api/nwb", "a", "x", "view", "objects"); code != 400 {
-		t.Errorf("a view without arrays is answered with %d", code)
+	// The objects are what its people know, so it opens on them, and arrays have the same time there.
+	type archive struct {
+		Front struct{ View, Tab string }
+		Can   []string
+	}
+	if front := ask[archive](s, "/api/archive", "a", "x").Front; front.View != "objects" || front.Tab != "about" {
+		t.Errorf("it opens on %+v", front)
+	}
+	if can := ask[archive](s, "/api/archive", "a", "x", "view", "objects").Can; !slices.Contains(can, "arrays") {
+		t.Errorf("its objects can %q", can)
+	}
+	if got := ask[told](s, "/api/nwb", "a", "x", "view", "objects"); got.NWB == nil || len(got.NWB.Series) != 1 {
+		t.Errorf("its objects are about %+v", got.NWB)
+	}
+	for _, view := range hdf5.Format.Views {
+		a := ask[struct{ Scale struct{ Rate, Start float64 } }](s, "/api/array", "a", "x", "view", view, "path", "acquisition/raw/data")
+		if a.Scale.Rate != 1000 || a.Scale.Start != 0.5 {
+			t.Errorf("in the view %s, the scale is %+v", view, a.Scale)
+		}
 	}
 	other := serving(t, opened(local.New("../../../format/lindi/testdata"), "p07_from_hdf5.lindi.tar", lindi.Format))
+	if code, _, _ := other.get("/api/nwb", "a", "x", "view", "members"); code != 400 {
+		t.Errorf("a view without arrays is answered with %d", code)
+	}
 	if got := ask[told](other, "/api/nwb", "a", "x", "view", "zarr"); got.NWB != nil {
 		t.Errorf("another archive is taken for a recording: %+v", got.NWB)
 	}

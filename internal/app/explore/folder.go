@@ -37,7 +37,9 @@ type folder struct {
 	time  columns.Rows[int64] // in ms; noTime if unknown
 	kind  columns.Rows[uint8]
 	dirs  int
-	shown int // pictures that browsers show
+	shown int   // pictures that browsers show
+	photo *face // the picture whose name comes first
+	about *face // the file that describes the folder
 	bytes int64
 	odd   bool   // names were not read in sorted order
 	text  int64  // bytes of the names of results, if they were not compressed
@@ -47,6 +49,12 @@ type folder struct {
 	orders map[folderOrder][]uint32 // nil means the order in which they were read
 	latest folderOrder
 	used   int64
+}
+
+// A face is a file that is shown with its folder.
+type face struct {
+	name string
+	row  int
 }
 
 type folderKey struct {
@@ -230,10 +238,31 @@ func (f *folder) put(name string, kind uint8, size, time int64) {
 	if k == format.Dir {
 		f.dirs++
 	}
-	if kind&(wholeBit|faultBit) == 0 && k.HasContent() && isShown(name) {
-		f.shown++
+	if kind&(wholeBit|faultBit) == 0 && k.HasContent() {
+		row := f.names.len() - 1
+		if isShown(name) {
+			if f.shown++; f.photo == nil || name < f.photo.name {
+				f.photo = &face{strings.Clone(name), row}
+			}
+		}
+		if n := readmeOf(name); n > 0 && (f.about == nil || n > readmeOf(f.about.name)) {
+			f.about = &face{strings.Clone(name), row}
+		}
 	}
 	f.bytes += size
+}
+
+// readmeOf returns how well a file describes its folder by its name, or 0 if
+// it does not.
+func readmeOf(name string) int {
+	if len(name) > len("readme.markdown") || name == "" || name[0]|0x20 != 'r' {
+		return 0 // most names end here
+	}
+	stem, ext, _ := strings.Cut(strings.ToLower(name), ".")
+	if stem != "readme" {
+		return 0
+	}
+	return 1 + slices.Index([]string{"rst", "txt", "", "markdown", "md"}, ext)
 }
 
 // kindBits returns the kind of an entry with what lists show of it.
@@ -527,6 +556,16 @@ func (q *question) list(of *finder) error {
 		items = append(items, r)
 	}
 	answer := map[string]any{"total": total, "dirs": f.dirs, "files": f.names.len() - f.dirs, "pictures": f.shown, "bytes": f.bytes, "complete": f.complete, "items": items}
+	if f.photo != nil && of == nil {
+		answer["picture"] = f.rowJSON(f.photo.row, nil, health)
+	}
+	if f.about != nil && of == nil {
+		answer["readme"] = f.rowJSON(f.about.row, nil, health)
+	}
+	if sums != nil {
+		bytes, files := sums("")
+		answer["all"] = map[string]int64{"s": bytes, "c": files}
+	}
 	if of != nil {
 		answer["found"] = f.names.len() + f.left
 	}

@@ -228,12 +228,13 @@ type picture struct {
 	share    [][]float64 // bytes of each use, and then of each class of content, cell by cell
 	full     [][]int32   // where spans begin and end to cover cells completely
 	spans    []uint32    // that begin in the cell
-	parity   []byte
+	parity   []byte      // that of the content that has most of the cell
+	widest   []float64   // how much of the cell that is
 	problem  []bool
 }
 
 func newPicture(from, to int64, cells int, by *colouring) *picture {
-	p := &picture{from: from, to: to, cells: cells, by: by, spans: make([]uint32, cells), parity: make([]byte, cells), problem: make([]bool, cells)}
+	p := &picture{from: from, to: to, cells: cells, by: by, spans: make([]uint32, cells), parity: make([]byte, cells), widest: make([]float64, cells), problem: make([]bool, cells)}
 	for range uses + len(by.classes) {
 		p.share = append(p.share, make([]float64, cells))
 		p.full = append(p.full, make([]int32, cells+1))
@@ -251,7 +252,7 @@ func (p *picture) where(at int64) (cell int, into float64) {
 }
 
 // add adds a span. Its time does not depend on the span's length.
-func (p *picture) add(use int, off, end int64, i int) {
+func (p *picture) add(use int, off, end int64) {
 	begins := off >= p.from
 	off, end = max(off, p.from), min(end, p.to)
 	first, into := p.where(off)
@@ -267,9 +268,24 @@ func (p *picture) add(use int, off, end int64, i int) {
 		p.full[use][first+1]++
 		p.full[use][last]--
 	}
-	if (use == int(bytemap.Content) || use >= uses) && i&1 == 1 && p.cellSize() < 2*float64(end-off) {
-		for c := first; c <= last && c < p.cells; c++ {
-			p.parity[c] = 1
+}
+
+// shade gives the cells of a content the parity of its file, so that adjacent
+// files have different ones.
+func (p *picture) shade(off, end int64, parity byte) {
+	off, end = max(off, p.from), min(end, p.to)
+	first, into := p.where(off)
+	last, upTo := p.where(end)
+	for c := first; c <= last; c++ {
+		from, to := 0.0, p.cellSize()
+		if c == first {
+			from = into
+		}
+		if c == last {
+			to = upTo
+		}
+		if to-from > p.widest[c] {
+			p.widest[c], p.parity[c] = to-from, parity
 		}
 	}
 }
@@ -295,7 +311,7 @@ func (m *spanMap) picture(from, to int64, cells int, by *colouring) *picture {
 				at := base + int64(c)*v.CellSize
 				for u := range uses {
 					if n := cell.Bytes[u]; n > 0 && at+n > from && at < to {
-						p.add(u, at, at+n, 0)
+						p.add(u, at, at+n)
 						at += n
 					}
 				}
@@ -303,6 +319,7 @@ func (m *spanMap) picture(from, to int64, cells int, by *colouring) *picture {
 		}
 	}
 	covered := int64(0) // each byte counts once
+	file, parity := uint32(0), byte(0)
 	for i := range m.content.within(from, to) {
 		off := *m.content.off.At(i)
 		if end := off + m.content.length(i); end > max(covered, from) {
@@ -310,13 +327,18 @@ func (m *spanMap) picture(from, to int64, cells int, by *colouring) *picture {
 			if len(by.classes) > 0 {
 				use = uses + min(by.of(m, i), len(by.classes)-1)
 			}
-			p.add(use, max(off, min(covered, end)), end, i)
+			if at := *m.content.ref.At(i); at != file {
+				file, parity = at, parity^1
+			}
+			off = max(off, min(covered, end))
+			p.add(use, off, end)
+			p.shade(off, end, parity)
 			covered = end
 		}
 	}
 	for i := range m.regions.within(from, to) {
 		off := *m.regions.off.At(i)
-		p.add(min(int(*m.regions.ref.At(i)>>24), int(bytemap.Unknown)), off, off+m.regions.length(i), i)
+		p.add(min(int(*m.regions.ref.At(i)>>24), int(bytemap.Unknown)), off, off+m.regions.length(i))
 	}
 	size := p.cellSize()
 	for u := range p.share {

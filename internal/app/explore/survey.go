@@ -434,7 +434,7 @@ func (d *surveyed) folder(path string) uint32 {
 }
 
 // sums returns a function that returns how much is below a folder in dir, or
-// nil if this is not known.
+// below dir itself if the name is empty. It returns nil if this is not known.
 func (s *survey) sums(dir string) func(name string) (bytes, files int64) {
 	s.mu.Lock()
 	d := s.data
@@ -444,10 +444,11 @@ func (s *survey) sums(dir string) func(name string) (bytes, files int64) {
 	}
 	if dir == "." {
 		dir = ""
-	} else {
-		dir += "/"
 	}
 	return func(name string) (int64, int64) {
+		if dir != "" && name != "" {
+			name = "/" + name
+		}
 		id, ok := d.ids[dir+name]
 		if !ok {
 			return 0, 0

@@ -123,7 +123,7 @@ class Page {
     $('alarm').replaceChildren(...alarms.map(([tone, ...text]) => el('p', { class: tone }, text)));
     $('alarm').hidden = !alarms.length;
     const content = `${count(s.entries, 'entry', 'entries')}${soFar} · ${size(s.bytes)}${soFar} of content`;
-    say(`${content} · ${size(archive.stored)} stored${s.error ? ' · ' + s.error : ''}`, this.news || archive.title);
+    say([content, archive.stored && `${size(archive.stored)} stored`, s.error].filter(Boolean).join(' · '), this.news || archive.title);
     Object.assign(document.body.dataset, { alarm: alarms.map(a => a[0]).join(' '), news: this.news, survey: s.state });
   }
   /** Asks for the progress of the survey and of the check, until both have ended. */
@@ -226,6 +226,9 @@ $('q').addEventListener('keydown', e => {
   if (e.key === 'Enter' && page.inside) { e.preventDefault(); page.search(); }
   else if (e.key === 'ArrowDown' || e.key === 'Enter') { e.preventDefault(); page.screen?.focus?.(); }
 });
+// A frame shows where keys lead. What has the focus by itself needs none before a key is pressed.
+addEventListener('keydown', () => document.body.classList.add('keyed'), true);
+addEventListener('pointerdown', () => document.body.classList.remove('keyed'), true);
 addEventListener('theme', () => page.screen?.repaint?.());
 addEventListener('replaced', () => page.renew());
 addEventListener('checking', () => page.follow());

@@ -3,6 +3,7 @@ import { el, ask, num, count, css, later, problem } from './base.js';
 import { args } from './state.js';
 import { frame, scaled, short } from './plot.js';
 import { attributes, placeOf } from './attributes.js';
+import { typeOf } from './words.js';
 
 // Colours from dark to light in perceptually even steps (based on viridis).
 const scale = [[68, 1, 84], [72, 40, 120], [62, 74, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137], [53, 183, 121], [110, 206, 88], [181, 222, 43], [253, 231, 37]];
@@ -31,7 +32,7 @@ export class ArrayView {
     if (a.numbers && a.elements > 0) this.plot(box);
     else if (a.numbers) box.append(el('p', { class: 'hint' }, 'No elements.'));
     if (a.text) box.append(el('h3', {}, 'Elements'), el('pre', { class: 'elements', tabindex: '0' }, a.text + (a.cut ? '…' : '')));
-    box.append(el('dl', { class: 'list' }, row('Shape', a.shape.length ? a.shape.map(num).join(' × ') : 'scalar'), row('Type', a.dtype), row('Elements', num(a.elements)), row('Chunk shape', a.chunks.map(num).join(' × ') || '–'), a.scale?.unit ? row('Unit', a.scale.unit + (a.scale.conversion !== 1 ? `; multiply an element by ${short(a.scale.conversion)}` : '') + (a.scale.offset ? `, add ${short(a.scale.offset)}` : '')) : [], a.scale?.rate ? row('Time', [`${short(a.scale.rate)} Hz, from ${short(a.scale.start)} s`, a.scale.fault ? el('div', { class: 'fault' }, a.scale.fault) : '']) : a.scale?.times ? row('Time', ['as in ', placeOf(a.scale.times)]) : a.scale?.fault ? row('Time', el('span', { class: 'fault' }, a.scale.fault)) : [], row('Codecs', a.codecs)));
+    box.append(el('dl', { class: 'list' }, row('Shape', a.shape.length ? a.shape.map(num).join(' × ') : 'scalar'), row('Type', typeOf(a.dtype)), row('Elements', num(a.elements)), row('Chunk shape', a.chunks.map(num).join(' × ') || '–'), a.scale?.unit ? row('Unit', a.scale.unit + (a.scale.conversion !== 1 ? `; multiply an element by ${short(a.scale.conversion)}` : '') + (a.scale.offset ? `, add ${short(a.scale.offset)}` : '')) : [], a.scale?.rate ? row('Time', [`${short(a.scale.rate)} Hz, from ${short(a.scale.start)} s`, a.scale.fault ? el('div', { class: 'fault' }, a.scale.fault) : '']) : a.scale?.times ? row('Time', ['as in ', placeOf(a.scale.times)]) : a.scale?.fault ? row('Time', el('span', { class: 'fault' }, a.scale.fault)) : [], row('Codecs', a.codecs)));
     if (a.attrs || a.attrs_fault) box.append(el('h3', {}, 'Attributes'), attributes(a.attrs, a.attrs_fault));
     if (a.numbers && a.elements > 0) await this.load();
   }

@@ -134,7 +134,7 @@ export function say(text, aside) {
 export const problem = err => el('p', { class: 'fault', role: 'alert' }, err.message);
 export const quiet = err => { if (err.name !== 'AbortError') throw err; };
 
-const healths = { unknown: ['not checked', ''], good: ['sound', 'good'], structure: ['structure is sound', 'good'], unproven: ['unproven', 'doubt'], odd: ['warning', 'warn'], damaged: ['damaged', 'bad'] };
+const healths = { unknown: ['not checked', ''], good: ['sound', 'good'], structure: ['structure sound, contents not compared', 'doubt'], unproven: ['unproven', 'doubt'], odd: ['warning', 'warn'], damaged: ['damaged', 'bad'] };
 export const healthWord = h => (healths[h] ?? healths.unknown)[0];
 /** The result of a check of an archive, in a word. */
 export function health(verify) {

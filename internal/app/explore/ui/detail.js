@@ -1,5 +1,5 @@
 // The panel of an entry: its content and its properties.
-import { plainName, $, el, size, num, time, base, parent, count, hex, zipURL, problem } from './base.js';
+import { plainName, $, el, size, num, time, base, parent, count, hex, zipURL, problem, Failed } from './base.js';
 import { here, archive, args, urlOf, usual, hasKind, address } from './state.js';
 import { Shown } from './shown.js';
 import { Content } from './content.js';
@@ -13,6 +13,7 @@ import { propertyText, propertyType } from './node.js';
 import { DynamicTable } from './dynamic.js';
 import { Raster } from './raster.js';
 import { showAttributes } from './attributes.js';
+import { copies } from './copy.js';
 
 const types = {
   image: ['png', 'jpg', 'jpeg', 'gif', 'webp', 'avif', 'bmp', 'ico', 'svg'],
@@ -80,7 +81,8 @@ export class Detail {
     if (file && hasKind('map')) links.push(el('a', { class: 'button', href: address({ ...here, tab: 'map', path: entry.path, from: undefined }) }, 'Show on map'));
     this.box.replaceChildren(
       el('header', {}, el('h2', { title: entry.path }, name), el('button', { type: 'button', class: 'quiet close', 'aria-label': 'Close the preview', onclick: this.closed }, '×')),
-      this.alarm = el('div', { class: 'alarm', hidden: true }), el('div', { class: 'tools' }, el('span', { class: 'facts' }, [file && size(entry.size), time(entry.t)].filter(Boolean).join(' · ')), links), this.tabs, this.area);
+      this.alarm = el('div', { class: 'alarm', hidden: true }), el('div', { class: 'tools' }, el('span', { class: 'facts' }, [file && size(entry.size), time(entry.t)].filter(Boolean).join(' · ')), links),
+      copies([['Link', () => location.href], ...entry.path ? [['Path', () => entry.path]] : [], ...entry.digest ? [['Digest', () => entry.digest]] : []]), this.tabs, this.area);
     this.cover();
     this.warn(entry);
     let modes;
@@ -175,10 +177,18 @@ export class Detail {
     await this.source(img, e, 'image');
     await new Promise((ok, no) => {
       img.onload = ok;
-      img.onerror = () => no(new Error('this browser cannot show this image'));
+      img.onerror = () => this.unseen(e).then(no, no);
       if (img.complete && img.naturalWidth) ok();
     });
     noted.textContent = `${num(img.naturalWidth)} × ${num(img.naturalHeight)} pixels`;
+  }
+  /** Why an image cannot be shown: its content is damaged, or else the browser does not know it. */
+  async unseen(e) {
+    try { await this.content.all(most.image); } catch (err) {
+      return err instanceof Failed ? err : new Failed('unreadable', 'cannot be read: the file or its archive is damaged');
+    }
+    if (e.health === 'damaged') return new Error('The content is damaged, and this browser cannot show it as an image. “Bytes” shows what is there.');
+    return new Error(`This browser cannot show this image. ${e.proof ? 'Its content is as it was packed: the image is of a kind that the browser does not know, or was broken before.' : 'Nothing proves its content: it may be damaged, or of a kind that the browser does not know.'} “Bytes” shows what is there.`);
   }
   async show_audio(area, e) { await this.media(area, el('audio', { controls: true, preload: 'metadata', 'aria-label': base(e.path) }), e, 'audio'); }
   async show_video(area, e) { await this.media(area, el('video', { controls: true, preload: 'metadata', 'aria-label': base(e.path) }), e, 'video'); }

@@ -1,24 +1,28 @@
 // A table of any length: the contents of a folder, or the results of a search.
 import { showName, $, el, ask, say, size, num, count, time, zipURL, parent, healthWord } from './base.js';
-import { go, here, args, archive, urlOf, usual, hasKind, searching, searches, asked, orderOf, sortedBy } from './state.js';
+import { go, here, args, archive, urlOf, usual, searching, searches, asked, orderOf, sortedBy } from './state.js';
 import { Shown } from './shown.js';
-import { Listing, Lines } from './listing.js';
+import { Listing, Lines, shareOf } from './listing.js';
 import { Rows } from './rows.js';
 import { Tiles } from './tiles.js';
 import { makeTile, fillTile } from './tile.js';
 import { Filters } from './filters.js';
+import { Face } from './face.js';
+import { wordsOf } from './words.js';
 
-const columns = [['name', 'Name'], ['size', 'Size'], ['time', 'Modified']];
+const columns = [['name', 'Name'], ['files'], ['size', 'Size'], ['time', 'Modified']];
 const height = matchMedia('(pointer: coarse)').matches ? 42 : 32;
+const paper = 3000; // rows that are printed
 const button = (id, text, onclick, more) => el('button', { type: 'button', id, hidden: true, onclick, ...more }, text);
 
 export class Files {
   constructor(main) {
     this.shown = new Shown(); // what is listed
+    this.dead = new AbortController();
     this.dir = undefined; this.sel = -1;
     this.picked = new Set(); // paths that are downloaded as one zip
     this.head = el('div', { role: 'row', class: 'head', 'aria-rowindex': '1' }, columns.map(([id, name]) => {
-      const c = el('div', { role: 'columnheader', class: id }, el('button', { type: 'button', tabindex: '-1', onclick: () => this.sortBy(id) }, name));
+      const c = el('div', { role: 'columnheader', class: id }, id === 'files' ? wordsOf().column : el('button', { type: 'button', tabindex: '-1', onclick: () => this.sortBy(id) }, name));
       c.key = id;
       return c;
     }));
@@ -30,12 +34,22 @@ export class Files {
     this.tiles = button('pictures', 'Pictures', () => go({ show: here.show ? '' : 'pictures' }, { replace: true }));
     this.everywhere = button('everywhere', 'Search all names', () => this.searchAll(), { title: 'Search all names; this reads the whole index' });
     this.filters = new Filters();
-    const bar = el('div', { class: 'bar' }, this.what, el('div', { class: 'group' }, this.everywhere, this.tiles, this.about, this.zip));
-    main.append(el('div', { class: 'files' }, bar, this.filters.box, this.grid, this.empty));
+    this.sum = el('span', { class: 'sum' });
+    const bar = el('div', { class: 'bar' }, el('p', {}, this.what, this.sum), el('div', { class: 'group' }, this.everywhere, this.tiles, this.about, this.zip));
+    this.face = new Face();
+    main.append(el('div', { class: 'files' }, bar, this.filters.box, this.grid, this.empty, this.face.box));
     this.grid.addEventListener('keydown', e => this.key(e));
+    addEventListener('beforeprint', () => this.print(), { signal: this.dead.signal });
+    addEventListener('afterprint', () => this.printed?.remove(), { signal: this.dead.signal });
+    addEventListener('keydown', e => {
+      if (!(e.ctrlKey || e.metaKey) || e.key !== 'p' || e.shiftKey || e.altKey) return;
+      e.preventDefault();
+      const { listing } = this;
+      listing.shown.attempt(async () => { await listing.upTo(paper); window.print(); }, err => say(err.message));
+    }, { signal: this.dead.signal });
     this.grid.addEventListener('click', e => this.click(e));
   }
-  close() { document.body.dataset.tiled = ''; this.shown.end(); this.rows?.close(); }
+  close() { document.body.dataset.tiled = ''; this.shown.end(); this.dead.abort(); this.face.hide(); this.rows?.close(); }
   focus() { this.grid.focus(); }
 
   /** Shows a folder, or the search in the address, and selects a file in it. */
@@ -95,6 +109,7 @@ export class Files {
     document.body.dataset.total = total;
     this.rows.grow(total);
     this.grid.setAttribute('aria-rowcount', Math.ceil(total / (this.rows.cols ?? 1)) + 1);
+    this.showColumns();
     this.tell();
     this.mark();
     if (this.search && state.complete && !this.done) {
@@ -102,6 +117,14 @@ export class Files {
       if (total && this.sel < 1) this.select(0);
       document.body.dataset.search = this.search.q;
     }
+  }
+  /** Shows the columns that have something in them, and what shows the folder if nothing is selected. */
+  showColumns() {
+    const { has, state, total, shown } = this.listing;
+    for (const [k, row] of [['files', 'c'], ['size', 's'], ['time', 't']]) this.grid.classList.toggle('no-' + k, !has[row]);
+    if (this.search || this.tiled) this.face.hide(); else this.face.show(this.dir, state, shown);
+    this.grid.style.maxHeight = this.face.box.hidden ? '' : `max(55%, 100% - 360px)`;
+    this.grid.style.flexBasis = this.face.box.hidden ? '' : 35 + total * height + 'px';
   }
   /** Chooses rows, or tiles for pictures. Results of a search are always rows. */
   shape() {
@@ -131,6 +154,7 @@ export class Files {
   tell() {
     const { state, total } = this.listing, told = this.contents ? lineTotals : this.search ? resultTotals : folderTotals;
     this.what.textContent = this.failed ? '' : told(state, total, this);
+    this.sum.textContent = this.search || this.tiled || !state.all?.c ? '' : sumOf(state);
     this.everywhere.hidden = !this.search || !state.begin;
     this.tiles.hidden = !!this.search || !usual() || !state.pictures && !this.tiled;
     this.tiles.setAttribute('aria-pressed', String(!!this.tiled));
@@ -163,37 +187,57 @@ export class Files {
   surveyed(a) {
     if (a.survey.state === 'running' || this.summed) return; // folders have sizes now
     this.summed = true;
-    if (!this.search && this.listing?.state.dirs) this.listing.renew();
+    if (!this.search && this.listing && !this.listing.state.all) this.listing.renew();
   }
 
   make() {
     const icon = el('i', { class: 'icon', 'aria-hidden': 'true' });
     const name = el('div', { role: 'gridcell', class: 'name' }, icon, el('span', { class: 'word' }), el('span', { class: 'note' }));
-    return el('div', { role: 'row', class: 'row' }, name, el('div', { role: 'gridcell', class: 'size' }), el('div', { role: 'gridcell', class: 'time' }));
+    const cell = (id, ...more) => el('div', { role: 'gridcell', class: id }, more);
+    return el('div', { role: 'row', class: 'row' }, name, cell('files'), cell('size', el('span', { class: 'share', 'aria-hidden': 'true' }, el('i')), el('span')), cell('time'));
   }
   at(i) { return this.listing.at(i); }
   pathAt(i) { const r = this.at(i); return r && this.listing.pathOf(r); }
   isChosen(i, path) { return i === this.sel || this.picked.size > 0 && this.picked.has(path); }
   fill(row, i) {
-    const r = this.at(i), [name, bytes, when] = row.children, [icon, word, noted] = name.children;
+    const r = this.at(i), [name, files, bytes, when] = row.children, [icon, word, noted] = name.children, [bar, much] = bytes.children;
     row.i = i; row.id = 'row-' + i;
     row.setAttribute('aria-rowindex', i + 2);
     row.setAttribute('aria-selected', String(this.isChosen(i, this.pathAt(i))));
     row.classList.toggle('waiting', !r);
     row.dataset.health = r ? healthOf(r) : '';
-    icon.className = 'icon ' + (!r ? '' : r.k && r.k !== 'hardlink' ? r.k : 'k' + (r.h ?? 0));
-    if (!r) { word.textContent = noted.textContent = bytes.textContent = when.textContent = ''; return; }
+    icon.className = 'icon ' + (!r ? '' : r.k && r.k !== 'hardlink' ? r.k : 'k' + (wordsOf().icon ?? r.h ?? 0));
+    const share = r && !this.search && shareOf(r, this.listing.state.all);
+    bar.hidden = !(share > 0);
+    bar.firstChild.style.width = 100 * share + '%';
+    if (!r) { word.textContent = noted.textContent = files.textContent = much.textContent = when.textContent = ''; return; }
     word.title = r.p ?? r.n;
     showName(word, word.title);
     if (r.text !== undefined) word.title += `:${r.line}: ${r.text}`;
     noted.textContent = noteOf(r);
     noted.classList.toggle('bad', !!r.bad || r.health === 'damaged' || !!r.below);
     noted.classList.toggle('odd', r.health === 'odd');
-    bytes.textContent = r.k === 'dir' && r.s === undefined ? '' : r.k === 'dir' && !r.c ? '–' : size(r.s);
-    bytes.title = r.s === undefined ? '' : count(r.s, 'byte') + (r.c ? ', ' + count(r.c, 'file') : '');
+    files.textContent = r.c ? num(r.c) : '';
+    much.textContent = r.k === 'dir' && r.s === undefined ? '' : r.k === 'dir' && !r.c ? '–' : size(r.s);
+    bytes.title = r.s === undefined ? '' : [count(r.s, 'byte'), r.c && wordsOf().files(r.c), share >= 0 && `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} % of the folder`].filter(Boolean).join(', ');
     when.textContent = time(r.t);
   }
 
+  /** Puts the rows that are known on paper, and the number of the others. */
+  print() {
+    this.printed?.remove();
+    if (!this.listing) return;
+    const { total } = this.listing, n = this.tiled ? 0 : Math.min(total, paper), list = [];
+    while (list.length < n && this.at(list.length)) {
+      const row = this.make();
+      this.fill(row, list.length);
+      row.removeAttribute('id');
+      list.push(row);
+    }
+    const left = total - list.length;
+    this.printed = el('div', { class: 'printed', role: 'presentation' }, list, left > 0 && !this.tiled && el('p', { class: 'hint' }, `${num(left)} more rows are not printed.`));
+    this.grid.append(this.printed);
+  }
   mark() {
     this.point();
     document.body.dataset.sel = this.sel < 0 ? '' : this.pathAt(this.sel) ?? '';
@@ -261,15 +305,16 @@ const healthOf = r => r.bad ? 'damaged' : r.health ?? (r.below ? 'inside' : '');
 function noteOf(r) {
   if (r.text !== undefined) return `${num(r.line)}: ${r.text}`;
   if (r.bad || r.health) return r.bad ? 'unreadable' : healthWord(r.health);
-  return r.below ? `${num(r.below)} damaged inside` : r.own ? 'internal' : r.k && r.k !== 'dir' ? r.k : '';
+  return r.below ? `${num(r.below)} damaged inside` : r.own ? 'internal' : r.k && r.k !== 'dir' ? wordsOf().kinds[r.k] ?? r.k : '';
 }
 
 function folderTotals(s, total, { tiled }) {
-  const files = total - s.dirs, folders = s.dirs > 0 && count(s.dirs, 'folder'), list = (...words) => words.filter(Boolean).join(', ');
+  const files = total - s.dirs, words = wordsOf(), folders = s.dirs > 0 && words.folders(s.dirs), list = (...words) => words.filter(Boolean).join(', ');
   if (s.dirs === undefined) return '';
   if (tiled) return list(folders, count(files, 'picture') + (s.files > files ? ` in ${count(s.files, 'file')}` : ''));
-  return list(folders, files > 0 && (hasKind('node') ? count(files, 'property', 'properties') : count(files, 'file'))) + (s.complete ? '' : '…');
+  return list(folders, files > 0 && words.files(files)) + (s.complete ? '' : '…');
 }
+const sumOf = ({ all, dirs }) => ' · ' + (dirs > 0 ? wordsOf().files(all.c) + ' in all, ' : '') + size(all.s);
 function resultTotals(s, total) {
   const found = s.found ?? total, failed = s.error ? ': ' + s.error : '';
   if (s.begin) return count(found, 'name begins', 'names begin') + ' with this' + failed;

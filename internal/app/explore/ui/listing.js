@@ -3,6 +3,9 @@
 import { ask, join } from './base.js';
 import { Pages } from './rows.js';
 
+/** The part of a folder's bytes that a row has; undefined if that is not known. */
+export const shareOf = (r, all) => all?.s > 0 && r.s !== undefined ? Math.min(1, r.s / all.s) : undefined;
+
 /** Rows that the server has in order. Any of them can be asked for. */
 export class Listing {
   /**
@@ -12,6 +15,7 @@ export class Listing {
   constructor(shown, { request, args, dir = '' }, changed) {
     Object.assign(this, { shown, request, args, dir, changed });
     this.state = { total: 0, complete: false };
+    this.has = {}; // which properties any row had so far
     this.pages = new Pages((offset, limit, signal) => this.page(offset, limit, signal), changed);
     shown.signal.addEventListener('abort', () => this.pages.stop(), { once: true });
   }
@@ -37,6 +41,13 @@ export class Listing {
     this.pages.pages.set(0, items);
     this.changed();
   }
+  /** Loads the first n rows. */
+  async upTo(n) {
+    const { page, pages } = this.pages;
+    for (let p = 0; p * page < Math.min(n, this.total); p++) {
+      if (!pages.has(p)) pages.set(p, await this.page(p * page, page, this.shown.signal));
+    }
+  }
   /** Forgets the rows, which are different now. */
   renew() { if (!this.shown.ended) { this.pages.clear(); this.changed(); } }
   async page(offset, limit, signal) {
@@ -46,6 +57,7 @@ export class Listing {
   }
   took({ items, ...state }) {
     this.state = state;
+    for (const r of items) for (const k of ['c', 's', 't']) if (r[k] !== undefined) this.has[k] = true;
     this.changed();
     if (!state.complete) this.wait ??= this.shown.later(300, () => this.more());
   }
@@ -61,6 +73,7 @@ export class Listing {
 
 /** Lines of contents, as they are found. */
 export class Lines {
+  has = {};
   constructor(shown, { args }, changed) {
     Object.assign(this, { shown, args, changed, hits: [] });
     this.state = { total: 0, complete: false, files: 0, bytes: 0, found: 0 };
@@ -71,6 +84,7 @@ export class Lines {
   need() {}
   index(path) { return this.hits.findIndex(h => h.p === path); }
   async place(path) { return this.index(path); }
+  async upTo() {}
   renew() {}
   async load() {
     for await (const x of lines(await this.shown.raw('grep', { ...this.args, limit: 500 }))) {

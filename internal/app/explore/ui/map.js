@@ -12,6 +12,7 @@ const colourings = {
   packing: ['Compression', ['--k0', '--s1', '--s2', '--s3', '--s5']], sharing: ['Sharing', ['--k0', '--s2', '--s3', '--s5']], proof: ['Checksums', ['--k1', '--k6', '--k3']],
 };
 
+const mix = (a, b, t) => a.map((x, i) => x + (b[i] - x) * t | 0);
 const rgb = s => { const m = /^#(..)(..)(..)$/.exec(s); return m ? m.slice(1).map(x => parseInt(x, 16)) : [128, 128, 128]; };
 
 async function fetchMap(q, signal) {
@@ -95,6 +96,12 @@ export class ByteMap {
     if (this.only !== undefined && code !== this.only) return P.faint;
     return code >= classCode ? P.by[by][code - classCode] ?? P.use[0] : P.use[code];
   }
+  /** The colour of a cell. Content has one of two shades, so that each file can be seen where it begins. */
+  shade(code, flags, by) {
+    const P = this.palette(), odd = flags & 1;
+    if (code === 0 && odd && this.only === undefined) return P.other;
+    return code >= classCode && odd ? mix(this.colour(code, by), P.faint, 0.22) : this.colour(code, by);
+  }
   layout() {
     const W = this.stage.clientWidth, H = Math.max(120, this.stage.clientHeight);
     this.cols = Math.max(8, Math.floor(W / px)); this.lines = Math.max(4, Math.floor(H / px));
@@ -158,7 +165,6 @@ export class ByteMap {
     Object.assign(c.dataset, { cols, side, cells: m.cells });
     c.width = W * dpr; c.height = H * dpr; c.style.width = W + 'px'; c.style.height = H + 'px';
     const g = c.getContext('2d'), img = g.createImageData(c.width, c.height), out = new Uint32Array(img.data.buffer), pack = ([r, q, b]) => (255 << 24 | b << 16 | q << 8 | r) >>> 0;
-    const mix = (a, b, t) => a.map((x, i) => x + (b[i] - x) * t | 0);
     const memo = new Map(), full = Math.round(side * dpr), hole = Math.max(1, Math.round((side > 4 ? gap : 0) * dpr));
     const chosen = (this.chosen ?? []).map(([off, n]) => [off, off + n]).filter(([a, b]) => b > m.from && a < m.to);
     const per = (m.to - m.from) / m.cells;
@@ -167,8 +173,7 @@ export class ByteMap {
       const key = use | share >> 4 << 8 | (flags & 1) << 16 | second << 20;
       let v = memo.get(key);
       if (v === undefined) {
-        let base = use === 0 && flags & 1 && this.only === undefined ? P.other : this.colour(use);
-        if (use >= classCode && flags & 1) base = mix(base, P.faint, 0.22); // so that neighbours can be distinguished
+        let base = this.shade(use, flags);
         if (second !== 255) base = this.only === second ? mix(P.faint, this.colour(second), 0.8) : mix(base, this.colour(second), Math.min(0.5, (255 - share) / 255));
         memo.set(key, v = pack(base));
       }
@@ -202,7 +207,7 @@ export class ByteMap {
     for (let i = 0; i < m.cells; i++) {
       const bad = m.bytes[8 * i + 2] & 2;
       const x = i * W / m.cells, w = W / m.cells + 0.5, share = m.bytes[8 * i + 1], second = m.bytes[8 * i + 3];
-      g.fillStyle = `rgb(${this.colour(m.bytes[8 * i], m.by).join(' ')})`;
+      g.fillStyle = `rgb(${this.shade(m.bytes[8 * i], m.bytes[8 * i + 2], m.by).join(' ')})`;
       g.fillRect(x, 4, w, H - 8);
       if (second !== 255) { // show the second largest share, too
         const h = Math.max(3, (H - 8) * Math.min(0.5, (255 - share) / 255));

@@ -65,21 +65,32 @@ export class Picture {
   cells({ from = 0, to = this.told.size, cells = 4096, by = 'use' }) {
     from = Math.max(0, Math.min(from, this.told.size - 1)); to = Math.max(from + 1, Math.min(to, this.told.size)); cells = Math.min(cells, to - from);
     const names = by === 'use' ? [] : by === 'kind' ? kindNames : colourings[by], classOf = this.classOf(by, Math.floor(Date.now() / day)), size = (to - from) / cells, uses = useNames.length;
-    const share = Array.from({ length: uses + names.length }, () => new Float64Array(cells)), full = share.map(() => new Int32Array(cells + 1)), begin = new Uint32Array(cells), odd = new Uint8Array(cells);
+    const share = Array.from({ length: uses + names.length }, () => new Float64Array(cells)), full = share.map(() => new Int32Array(cells + 1)), begin = new Uint32Array(cells), odd = new Uint8Array(cells), widest = new Float64Array(cells);
     const where = at => { const c = Math.min(Math.floor((at - from) / size), cells - 1); return [c, at - from - c * size]; };
-    const add = (use, a, b, i) => {
+    const add = (use, a, b) => {
       const begins = a >= from, [first, into] = where(Math.max(a, from)), [last, upTo] = where(Math.min(b, to));
       if (begins) begin[first]++;
       if (first === last) share[use][first] += upTo - into;
       else { share[use][first] += size - into; share[use][last] += upTo; full[use][first + 1]++; full[use][last]--; }
-      if ((use === content || use >= uses) && i & 1 && size < 2 * (Math.min(b, to) - Math.max(a, from))) odd.fill(1, first, last + 1);
     };
-    let covered = 0; // each byte counts once
+    // Adjacent files have different shades. A cell has that of the file that has most of it.
+    const shade = (a, b, parity) => {
+      const [first, into] = where(Math.max(a, from)), [last, upTo] = where(Math.min(b, to));
+      for (let c = first; c <= last; c++) {
+        const n = (c === last ? upTo : size) - (c === first ? into : 0);
+        if (n > widest[c]) { widest[c] = n; odd[c] = parity; }
+      }
+    };
+    let covered = 0, file = 0, parity = 0; // each byte counts once
     for (const s of this.contents.within(from, to)) {
-      const a = this.contents.off[s], b = a + this.contents.len[s];
-      if (b > Math.max(covered, from)) { add(names.length ? uses + classOf(s) : content, Math.max(a, Math.min(covered, b)), b, s); covered = b; }
+      const b = this.contents.off[s] + this.contents.len[s], a = Math.max(this.contents.off[s], Math.min(covered, b));
+      if (b <= Math.max(covered, from)) continue;
+      if (this.contents.ref[s] !== file) { file = this.contents.ref[s]; parity ^= 1; }
+      add(names.length ? uses + classOf(s) : content, a, b);
+      shade(a, b, parity);
+      covered = b;
     }
-    for (const s of this.others.within(from, to)) add(this.others.ref[s][0], this.others.off[s], this.others.off[s] + this.others.len[s], s);
+    for (const s of this.others.within(from, to)) add(this.others.ref[s][0], this.others.off[s], this.others.off[s] + this.others.len[s]);
     const totals = {}, classTotals = {}, out = new Uint8Array(cells * cellLen), view = new DataView(out.buffer), code = u => u >= uses ? classCode + u - uses : u;
     share.forEach((row, u) => { let depth = 0; for (let c = 0; c < cells; c++) row[c] += (depth += full[u][c]) * size; });
     for (let c = 0; c < cells; c++) {

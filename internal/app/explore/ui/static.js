@@ -150,7 +150,8 @@ function main() {
       rows = rows.toSorted((a, b) => isDir(b) - isDir(a) || (way === 'desc' ? -1 : 1) * (by(a) < by(b) ? -1 : by(a) > by(b) ? 1 : 0));
       const dirs = rows.filter(isDir).length;
       if (only === 'dirs') rows = rows.slice(0, dirs);
-      return json({ total: rows.length, dirs, bytes: 0, complete: true, items: rows.slice(offset, offset + limit).map(item), at: wanted === undefined ? undefined : rows.findIndex(r => pathOf(r) === wanted) });
+      const readme = rows.find(r => r.kind === 'file' && !r.whole && /^readme(\.(md|markdown|txt|rst))?$/i.test(named(r))), t = page.summed?.below(dir);
+      return json({ total: rows.length, dirs, bytes: 0, complete: true, readme: readme && item(readme), all: t && { s: t.bytes, c: t.files }, items: rows.slice(offset, offset + limit).map(item), at: wanted === undefined ? undefined : rows.findIndex(r => pathOf(r) === wanted) });
     },
     async entry({ path }) {
       const r = await find(path), { chunk } = (await page.open()).root;

@@ -108,14 +108,15 @@ export class Treemap {
     const put = (list, rest, dir, x, y, w, h, depth) => {
       const items = [...list, ...rest ? [rest] : []].filter(b => this.amount(b) > 0);
       items.sort((a, b) => this.amount(b) - this.amount(a));
+      const short = apart(items.filter(b => b !== rest).map(b => b.n));
       squarify(items.map(b => this.amount(b)), x, y, w, h).forEach((r, i) => {
         if (r.w < 1.5 || r.h < 1.5) return;
-        const box = items[i], b = { ...r, box, depth, rest: box === rest, path: box === rest ? dir : join(dir, box) };
+        const box = items[i], b = { ...r, box, depth, rest: box === rest, alone: !list.length, short: short(box.n), path: box === rest ? dir : join(dir, box) };
         this.boxes.push(b);
-        if (!box.boxes || r.w < 14 || r.h < 14) return;
+        if (!box.boxes && !(box.rest && r.w > 60 && r.h > 48) || r.w < 14 || r.h < 14) return;
         b.open = true;
         b.head = r.w > 40 && r.h > 34 ? head : 0;
-        put(box.boxes, box.rest, b.path, r.x + pad, r.y + (b.head || pad), r.w - 2 * pad, r.h - (b.head || pad) - pad, depth + 1);
+        put(box.boxes ?? [], box.rest, b.path, r.x + pad, r.y + (b.head || pad), r.w - 2 * pad, r.h - (b.head || pad) - pad, depth + 1);
       });
     };
     put(this.data.box.boxes ?? [], this.data.box.rest, this.dir, 0, 0, W, H, 1);
@@ -133,6 +134,7 @@ export class Treemap {
     g.setTransform(dpr, 0, 0, dpr, 0, 0);
     g.fillStyle = P.panel; g.fillRect(0, 0, W, H);
     const font = getComputedStyle(document.body).fontFamily;
+    let labels = 0;
     g.textBaseline = 'middle';
     for (const b of this.boxes) {
       const x = view.x + b.x * view.sx, y = view.y + b.y * view.sy, w = b.w * view.sx - 1, h = b.h * view.sy - 1;
@@ -143,19 +145,26 @@ export class Treemap {
         g.fillStyle = b === this.over ? P.line : P.raise; g.fillRect(x, y, w, h);
         g.strokeStyle = P.line; g.lineWidth = 1; g.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
       } else {
-        g.globalAlpha = faded ? 0.06 : b.rest ? 0.18 : b === this.over ? 0.55 : 0.38;
+        g.globalAlpha = faded ? 0.06 : b === this.over ? 0.55 : 0.38;
         g.fillStyle = P.k[b.box.h ?? 0]; g.fillRect(x, y, w, h);
-        g.globalAlpha = faded ? 0.1 : b.rest ? 0.3 : 1;
-        if (w > 50) g.fillRect(x, y, 3, h);
+        g.globalAlpha = faded ? 0.1 : 1;
+        if (b.rest) weave(g, b.box.c, x, y, w, h, P.panel); else if (w > 50) g.fillRect(x, y, 3, h);
       }
       g.globalAlpha = 1;
       if (b.box.health === 'damaged' || b.box.below) { g.strokeStyle = P.bad; g.lineWidth = 2; g.strokeRect(x + 1, y + 1, w - 2, h - 2); }
-      if (w < 34 || h < 15 || faded || frame && !b.head) continue;
-      const room = w - 12, name = b.rest ? this.files(b.box.c, 'other ') : b.box.n + (b.box.dir ? '/' : ''), much = this.words(b.box);
-      g.font = `600 12px ${font}`;
-      g.fillStyle = b.rest ? P.soft : P.ink;
-      const shown = fit(g, name, room);
-      if (shown) g.fillText(shown, x + 7, y + (frame ? head / 2 : Math.min(h / 2, 12)));
+      if (w < 20 || h < 12 || faded || frame && !b.head) continue;
+      const name = b.rest ? this.files(b.box.c, b.alone ? '' : 'other ') : b.box.n + (b.box.dir && w > 60 ? '/' : ''), much = this.words(b.box);
+      // A name that does not fit is smaller, since more names say more than large ones.
+      let room, shown, left;
+      for (const size of [12, 11, 10]) {
+        left = size === 12 ? 7 : 3; room = w - left - Math.min(5, left);
+        g.font = `600 ${size}px ${font}`;
+        if ((shown = fit(g, name, room)) === name) break;
+      }
+      if (shown !== name && b.short && g.measureText(b.short).width <= room) shown = b.short;
+      if (b.rest && shown) { g.globalAlpha = 0.85; g.fillStyle = P.panel; g.fillRect(x, y, Math.min(w, g.measureText(shown).width + 14), Math.min(h, h > 34 ? 38 : 22)); g.globalAlpha = 1; }
+      g.fillStyle = P.ink;
+      if (shown) { g.fillText(shown, x + left, y + (frame ? head / 2 : Math.min(h / 2, 12))); labels++; }
       g.font = `12px ${font}`; g.fillStyle = P.soft;
       const wide = g.measureText(much).width;
       if (frame) { // beside the name, if both fit
@@ -163,11 +172,11 @@ export class Treemap {
         const used = g.measureText(shown).width;
         g.font = `12px ${font}`;
         if (shown === name && used + wide + 16 < room) g.fillText(much, x + 7 + used + 8, y + head / 2);
-      } else if (h > 34 && wide <= room) { g.fillStyle = P.ink; g.fillText(much, x + 7, y + 28); }
+      } else if (h > 34 && wide <= room) { g.fillStyle = P.ink; g.fillText(much, x + left, y + 28); }
     }
     const t = this.tops[this.cursor];
     if (t && view.sx === 1) { g.strokeStyle = P.panel; g.lineWidth = 4; g.strokeRect(t.x + 1, t.y + 1, t.w - 3, t.h - 3); g.strokeStyle = P.ink; g.lineWidth = 2; g.strokeRect(t.x + 1, t.y + 1, t.w - 3, t.h - 3); }
-    document.body.dataset.paint = (performance.now() - began).toFixed(1);
+    Object.assign(document.body.dataset, { labels, paint: (performance.now() - began).toFixed(1) });
   }
   /** Animates the way into a box of the old picture, or out of what is now a box. */
   move(box, out) {
@@ -244,11 +253,32 @@ export class Treemap {
   }
 }
 
+/** Returns a function that shortens names to the part in which they differ, if they begin alike. */
+export function apart(names) {
+  const [one] = names;
+  let begin = 0, end = 0;
+  if (names.length > 2) {
+    while (begin < one.length && names.every(n => n[begin] === one[begin])) begin++;
+    while (end < one.length - begin && names.every(n => n.length - begin > end && n[n.length - 1 - end] === one[one.length - 1 - end])) end++;
+  }
+  return name => begin < 3 || begin + end >= name.length ? '' : '…' + name.slice(begin, name.length - end);
+}
+
+/** Draws the files that are too small for boxes: a thread between any two, as long as there is room for that. */
+function weave(g, n, x, y, w, h, colour) {
+  const cols = Math.max(1, Math.round(Math.sqrt(n * w / h))), rows = Math.max(1, Math.ceil(n / cols)), dx = Math.max(4, w / cols), dy = Math.max(4, h / rows);
+  g.fillStyle = colour;
+  for (let at = dx; at < w - 1; at += dx) g.fillRect(x + at - 0.5, y, 1, h);
+  for (let at = dy; at < h - 1; at += dy) g.fillRect(x, y + at - 0.5, w, 1);
+  const last = n - (rows - 1) * cols;
+  if (dx === w / cols && dy === h / rows && last < cols) g.fillRect(x + last * dx, y + h - dy, w - last * dx, dy);
+}
+
 /** As much of a text as fits, if necessary without its middle; empty if too little fits. */
 function fit(g, text, room) {
   if (g.measureText(text).width <= room) return text;
   let lo = 0, hi = text.length;
   const cut = n => text.slice(0, Math.ceil(n / 2)) + '…' + text.slice(text.length - Math.floor(n / 2));
   while (lo < hi) { const n = (lo + hi + 1) >> 1; if (g.measureText(cut(n)).width <= room) lo = n; else hi = n - 1; }
-  return lo < 3 ? '' : cut(lo);
+  return lo < 5 ? '' : cut(lo);
 }

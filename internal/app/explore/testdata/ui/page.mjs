@@ -24,6 +24,7 @@ Object.assign(globalThis, {
   },
   addEventListener: moved.addEventListener.bind(moved), dispatchEvent: moved.dispatchEvent.bind(moved),
   requestAnimationFrame: f => frames.push(f), cancelAnimationFrame: () => {},
+  matchMedia: () => ({ matches: false, addEventListener() {} }),
   ResizeObserver: class { observe() {} disconnect() {} },
 });
 /** Draws what waits to be drawn. */
