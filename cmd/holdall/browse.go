@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/internal/read/root"
@@ -42,7 +43,8 @@ starts no browser.
 --static DIR writes a page into a folder instead, with an index that has digests
 of all content. Copy the archive into the same folder. Any file server or bucket
 that supports range requests can then serve the page. The browser compares each
-piece of content with its digest.
+piece of content with its digest. The page of a catalogue reads the archives
+from where they lie beside it.
 
 --single FILE writes one HTML file that contains the page, the index and the
 archive, and can be opened from disk. The archive may have up to 64 MiB.
@@ -100,8 +102,20 @@ func (a *app) staticPage(ctx context.Context, address, dir string) error {
 	if err != nil {
 		return err
 	}
-	archive := path.Base(name)
-	sum, err := a.staticIndex(ctx, st, name, to, archive+kept.Suffix)
+	archive, chunk, also := path.Base(name), int64(pieceOfPage), "copy "+path.Base(name)+" there too"
+	if s, is := st.(*shelf.Shelf); is { // it has digests, and its archives may be too many to read
+		if len(a.trusted) > 0 {
+			return usage("--trusted: nobody has signed the index that a page has of a catalogue")
+		}
+		if err := s.Fix(ctx); err != nil {
+			return err
+		}
+		if name == shelf.Tree {
+			archive = path.Base(filepath.ToSlash(s.Called()))
+		}
+		chunk, also = 0, "it reads archives from where they lie beside the catalogue"
+	}
+	sum, err := a.staticIndex(ctx, st, name, to, archive+kept.Suffix, chunk)
 	if err != nil {
 		return err
 	}
@@ -127,7 +141,7 @@ func (a *app) staticPage(ctx context.Context, address, dir string) error {
 	if err != nil {
 		return err
 	}
-	a.say(pageJSON{filepath.Join(dir, "index.html"), archive, sum.Index}, "%s\n", fmt.Sprintf("%s: page for %s with %s; copy %s there too", dir, count(sum.Entries, "entry"), a.humanSize(sum.Index)+" of index", archive))
+	a.say(pageJSON{filepath.Join(dir, "index.html"), archive, sum.Index}, "%s\n", fmt.Sprintf("%s: page for %s with %s; %s", dir, count(sum.Entries, "entry"), a.humanSize(sum.Index)+" of index", also))
 	return answer(sum.Unproven > 0)
 }
 
@@ -163,12 +177,15 @@ type pageJSON struct {
 	Index   int64  `json:"index_bytes"`
 }
 
+// pieceOfPage is the length of the pieces of contents that a page compares.
+const pieceOfPage = 256 << 10
+
 // staticIndex writes an index with which a page reads an archive, and verifies
 // what it shows.
-func (a *app) staticIndex(ctx context.Context, st store.Store, name string, to store.Store, index string) (holdall.IndexSummary, error) {
+func (a *app) staticIndex(ctx context.Context, st store.Store, name string, to store.Store, index string, chunk int64) (holdall.IndexSummary, error) {
 	m := &holdall.Meter{}
 	defer a.showProgress(m, "read")()
-	return holdall.BuildIndex(ctx, name, index, holdall.IndexOptions{To: to, OpenOptions: a.openOptions().In(st), Chunk: 256 << 10, Force: a.force, OnError: a.tellProblem, Meter: m})
+	return holdall.BuildIndex(ctx, name, index, holdall.IndexOptions{To: to, OpenOptions: a.openOptions().In(st), Chunk: chunk, Force: a.force, OnError: a.tellProblem, Meter: m})
 }
 
 // maxSingle is the largest archive that a page may contain.
@@ -185,6 +202,9 @@ func (a *app) singlePage(ctx context.Context, address, file string) error {
 	defer in.Close()
 	if in.IsDir() {
 		return fmt.Errorf("%s: expected an archive, found a folder", address)
+	}
+	if in.Format() == shelf.Format {
+		return usage("--single: a page cannot contain the archives of a catalogue: use --static, with which it reads them")
 	}
 	st, name := in.Store(), in.Name()
 	stored, err := in.StoredSize(ctx)
@@ -204,7 +224,7 @@ func (a *app) singlePage(ctx context.Context, address, file string) error {
 	if err != nil {
 		return err
 	}
-	sum, err := a.staticIndex(ctx, st, name, to, index)
+	sum, err := a.staticIndex(ctx, st, name, to, index, pieceOfPage)
 	if err != nil {
 		return err
 	}

@@ -6,22 +6,20 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html"
 	"io"
-	"io/fs"
-	"path"
 	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/klauspost/compress/gzip"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/bytemap"
 	"github.com/holdall/holdall/format"
 )
-
-// staticPolicy is policy for a page on another server. The page contains it
-// itself.
-const staticPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'"
 
 // regionsSuffix is the suffix of a file with the [Regions] of an archive.
 const regionsSuffix = ".regions.json"
@@ -32,32 +30,47 @@ const regionsSuffix = ".regions.json"
 // byte map. With keys of minisign, the page shows only what one of them has
 // signed.
 func Static(archive string, regions []byte, trusted []string, put func(name string, content []byte) error) error {
-	names, err := fs.Glob(ui, "ui/*")
+	style, script, err := pageCode()
 	if err != nil {
 		return err
 	}
-	for _, name := range append(names, "ui/"+kindsModule) {
-		if path.Base(name) == "index.html" {
-			continue
-		}
-		b, err := module(path.Base(name))
-		if err == nil {
-			err = put(name, b)
-		}
-		if err != nil {
-			return err
-		}
+	var stored bytes.Buffer
+	z, err := gzip.NewWriterLevel(&stored, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(z, style+codeEnd+script)
+	if err = errors.Join(err, z.Close()); err != nil {
+		return err
+	}
+	// Servers take names in .gz for something that they decompress.
+	sum := sha256.Sum256(stored.Bytes())
+	file := fmt.Sprintf("holdall-%x.bin", sum[:8])
+	if err := put(file, stored.Bytes()); err != nil {
+		return err
 	}
 	if regions != nil {
 		if err := put(archive+regionsSuffix, regions); err != nil {
 			return err
 		}
 	}
-	page, err := staticPage(archive, staticPolicy, regions != nil, trusted, strings.NewReplacer(`<script type="module" src="ui/app.js">`, `<script type="module" src="ui/static.js"></script>`+"\n"+`<script type="module" src="ui/app.js">`))
+	page, err := staticPage(archive, regions != nil, trusted, style, script, file)
 	if err != nil {
 		return err
 	}
 	return put("index.html", []byte(page))
+}
+
+// codeEnd is between the style and the script of a page, in one file.
+const codeEnd = "\x00"
+
+// pageCode returns the style and the script of a page without a holdall server.
+func pageCode() (style, script string, err error) {
+	b, err := module("style.css")
+	if err == nil {
+		script, err = joined("static.js", "app.js")
+	}
+	return string(b), script, err
 }
 
 // IsPage reports whether an object is a page that Static or Single wrote.
@@ -81,30 +94,11 @@ func Single(w io.Writer, archive string, regions []byte, parts []Part) error {
 	if regions != nil {
 		parts = append(parts, Part{archive + regionsSuffix, func(w io.Writer) error { _, err := w.Write(regions); return err }})
 	}
-	style, err := module("style.css")
+	style, script, err := pageCode()
 	if err != nil {
 		return err
 	}
-	theme, err := module("theme.js")
-	if err != nil {
-		return err
-	}
-	script, err := joined("static.js", "app.js")
-	if err != nil {
-		return err
-	}
-	icon, err := module("icon.svg")
-	if err != nil {
-		return err
-	}
-	policy := fmt.Sprintf("default-src 'none'; script-src %s %s; style-src %s; img-src data: blob:; media-src blob:; base-uri 'none'; form-action 'none'", sourceHash(string(theme)), sourceHash(script), sourceHash(string(style)))
-	within := []string{
-		`<link rel="stylesheet" href="ui/style.css">`, "<style>" + string(style) + "</style>",
-		`<script src="ui/theme.js"></script>`, "<script>" + string(theme) + "</script>",
-		`<script type="module" src="ui/app.js"></script>`, `<script type="module">` + script + "</script>",
-		`"ui/icon.svg"`, `"data:image/svg+xml;base64,` + base64.StdEncoding.EncodeToString(icon) + `"`,
-	}
-	page, err := staticPage(archive, policy, regions != nil, nil, strings.NewReplacer(within...))
+	page, err := staticPage(archive, regions != nil, nil, style, script, "")
 	if err != nil {
 		return err
 	}
@@ -191,20 +185,43 @@ func sourceHash(text string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// staticPage returns the page for use without a holdall server, with the files
-// that it loads replaced.
-func staticPage(archive, policy string, mapped bool, trusted []string, loads *strings.Replacer) (string, error) {
-	b, err := module("index.html")
-	if err != nil {
-		return "", err
+// staticPage returns the page for use without a holdall server. It loads its
+// style and its script from a file. Without one, it contains them. Its policy
+// allows no others.
+func staticPage(archive string, mapped bool, trusted []string, style, script, file string) (string, error) {
+	var own [4]string
+	for i, name := range []string{"index.html", "theme.js", "icon.svg", "load.js"} {
+		b, err := module(name)
+		if err != nil {
+			return "", err
+		}
+		if own[i] = string(b); strings.HasSuffix(name, ".js") {
+			if own[i], err = squeezed(own[i]); err != nil {
+				return "", err
+			}
+		}
+	}
+	page, theme, icon, load := own[0], own[1], own[2], own[3]
+	looks, runs, connect := "<style>"+style+"</style>", `<script type="module">`+script+"</script>", ""
+	scripts := []string{sourceHash(theme), sourceHash(script)}
+	if file != "" {
+		looks, runs, connect = "", fmt.Sprintf("<script data-code=\"%s\">%s</script>", file, load), " connect-src 'self';"
+		scripts = append(scripts, sourceHash(load))
 	}
 	marks := map[bool]string{true: " data-mapped"}[mapped]
 	if len(trusted) > 0 {
 		marks += fmt.Sprintf(" data-trusted=\"%s\"", html.EscapeString(strings.Join(trusted, ",")))
 	}
-	head := fmt.Sprintf("<meta http-equiv=\"Content-Security-Policy\" content=\"%s\">\n%s%s\"%s>\n", policy, pageMark, html.EscapeString(archive), marks)
-	front, rest, _ := strings.Cut(loads.Replace(strings.Replace(string(b), " Without it, /f/ has plain listings.", "", 1)), `<meta name="viewport"`)
-	return front + head + `<meta name="viewport"` + rest, nil
+	policy := fmt.Sprintf("default-src 'none'; script-src %s; style-src %s; img-src data: blob:; media-src blob:;%s base-uri 'none'; form-action 'none'", strings.Join(scripts, " "), sourceHash(style), connect)
+	const next = `<meta name="viewport"`
+	return strings.NewReplacer(
+		next, fmt.Sprintf("<meta http-equiv=\"Content-Security-Policy\" content=\"%s\">\n%s%s\"%s>\n", policy, pageMark, html.EscapeString(archive), marks)+next,
+		`<link rel="stylesheet" href="ui/style.css">`, looks,
+		`<script src="ui/theme.js"></script>`, "<script>"+theme+"</script>",
+		`<script type="module" src="ui/app.js"></script>`, runs,
+		`"ui/icon.svg"`, `"data:image/svg+xml;base64,`+base64.StdEncoding.EncodeToString([]byte(icon))+`"`,
+		" Without it, /f/ has plain listings.", "",
+	).Replace(page), nil
 }
 
 // kindsModule is a generated module, not a file.
@@ -246,6 +263,10 @@ var (
 	moduleLine  = regexp.MustCompile(`(?m)^(?:import|export)\b.*$`)
 )
 
+// ofServers are the modules that show only what a server answers. A page
+// without one has something else that has their names, and says so.
+var ofServers = []string{"array.js", "compare.js", "dynamic.js", "raster.js", "verify.js"}
+
 // joined returns modules and everything that they import as one script. Each
 // module becomes a function that returns its exports. Exported variables may
 // change, so they are declared before all modules.
@@ -264,6 +285,13 @@ func joined(names ...string) (string, error) {
 			return err
 		}
 		text := string(b)
+		if slices.Contains(ofServers, name) {
+			stub := "import { unavailable } from './base.js';\n"
+			for _, m := range exportLine.FindAllStringSubmatch(text, -1) {
+				stub += fmt.Sprintf("export const %s = unavailable;\n", m[2])
+			}
+			text = stub
+		}
 		for _, m := range importLine.FindAllStringSubmatch(text, -1) {
 			if err := add(m[2]); err != nil {
 				return err
@@ -306,7 +334,7 @@ func joined(names ...string) (string, error) {
 			return "", err
 		}
 	}
+	text, err := squeezed("'use strict';\n" + front.String() + out.String())
 	// Within a page these sequences would end the script, or keep it from ending.
-	text := front.String() + out.String()
-	return strings.NewReplacer("<!--", `<\!--`, "</script", `<\/script`).Replace(text), nil
+	return strings.NewReplacer("<!--", `<\!--`, "</script", `<\/script`).Replace(text), err
 }

@@ -1,9 +1,16 @@
 package explore
 
 import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -64,15 +71,83 @@ func TestModulesAreJoined(t *testing.T) {
 			t.Errorf("the script has %q", odd)
 		}
 	}
-	if !strings.HasPrefix(script, "let archive, entry;\n") {
+	if !strings.HasPrefix(script, "'use strict';let archive,entry;") {
 		t.Errorf("it begins with %.40q, expected the variables that modules share", script)
 	}
-	if first, last := strings.Index(script, "const of_static ="), strings.Index(script, "const of_app ="); first < 0 || last < first {
+	if first, last := strings.Index(script, "const of_static="), strings.Index(script, "const of_app="); first < 0 || last < first {
 		t.Errorf("the page is at %d, what answers it at %d", last, first)
 	}
-	for name, n := range map[string]int{"of_base": 1, "of_fzstd": 1, "of_kinds": 1, "of_map": 1} {
-		if found := strings.Count(script, "const "+name+" ="); found != n {
-			t.Errorf("%s is there %d times", name, found)
+	names, err := fs.Glob(ui, "ui/*.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(names, "ui/"+kindsModule) {
+		want := 1
+		switch path.Base(name) {
+		case "theme.js", "load.js": // scripts of their own
+			want = 0
+		case "plot.js": // of modules that need a server
+			want = 0
 		}
+		module := "const of_" + strings.TrimSuffix(path.Base(name), ".js") + "="
+		if found := strings.Count(script, module); found != want {
+			t.Errorf("%q is there %d times, expected %d", module, found, want)
+		}
+	}
+}
+
+// TestThePolicyAllowsWhatIsWritten compares the policy of a static page with
+// the text of its scripts and its style, as they are stored.
+func TestThePolicyAllowsWhatIsWritten(t *testing.T) {
+	files := map[string][]byte{}
+	if err := Static("a.caf", nil, nil, func(name string, content []byte) error { files[name] = content; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	page, size := string(files["index.html"]), 0
+	for _, b := range files {
+		size += len(b)
+	}
+	t.Logf("%d files, %d bytes; the page itself %d", len(files), size, len(page))
+	if len(files) > 2 || size > 90_000 {
+		t.Errorf("the page is %d files and %d bytes", len(files), size)
+	}
+	name := regexp.MustCompile(`data-code="([^"]+)"`).FindStringSubmatch(page)[1]
+	if sum := sha256.Sum256(files[name]); name != fmt.Sprintf("holdall-%x.bin", sum[:8]) {
+		t.Errorf("its code is in %s", name)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(files[name]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := strings.Split(string(text), codeEnd)
+	if len(parts) != 2 {
+		t.Fatalf("its code has %d parts", len(parts))
+	}
+	scripts := []string{parts[1]}
+	for _, m := range regexp.MustCompile(`(?s)<script[^>]*>(.*?)</script>`).FindAllStringSubmatch(page, -1) {
+		scripts = append(scripts, m[1])
+	}
+	policy := regexp.MustCompile(`http-equiv="Content-Security-Policy" content="([^"]+)"`).FindStringSubmatch(page)[1]
+	allowed := map[string][]string{}
+	for part := range strings.SplitSeq(policy, "; ") {
+		words := strings.Fields(part)
+		allowed[words[0]] = slices.Sorted(slices.Values(words[1:]))
+	}
+	hashes := func(texts ...string) (list []string) {
+		for _, text := range texts {
+			list = append(list, sourceHash(text))
+		}
+		return slices.Sorted(slices.Values(list))
+	}
+	want := map[string][]string{
+		"default-src": {"'none'"}, "script-src": hashes(scripts...), "style-src": hashes(parts[0]), "connect-src": {"'self'"},
+		"img-src": {"blob:", "data:"}, "media-src": {"blob:"}, "base-uri": {"'none'"}, "form-action": {"'none'"},
+	}
+	if !maps.EqualFunc(allowed, want, slices.Equal) {
+		t.Errorf("the policy is %q", policy)
 	}
 }

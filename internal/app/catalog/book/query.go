@@ -47,6 +47,11 @@ func (b *Book) relative(address string) text {
 	return text("./" + rest)
 }
 
+// PathFrom returns the path of an address from the folder that contains the catalogue, if it is below it.
+func (b *Book) PathFrom(address string) (path string, ok bool) {
+	return strings.CutPrefix(string(b.relative(address)), "./")
+}
+
 func (b *Book) record(a *Archive) catalog.Archive {
 	return catalog.Archive{ID: int64(a.ID), Address: b.address(a.Address), Format: a.Format, Size: a.Size, Version: string(a.Version), Entries: a.Entries, Added: a.Added, Verified: a.Verified, Parity: a.Parity, Roots: a.Roots, Proven: a.Proven, Facts: string(a.Facts)}
 }

@@ -484,7 +484,7 @@ func (r *reader) Run(e format.Entry) (format.Extent, bool) {
 	}
 	r.s.mu.Lock()
 	k := r.s.known[l.Archive]
-	ok = k != nil && !k.gone && time.Since(k.at) < fresh
+	ok = k != nil && !k.gone && time.Since(k.at) < fresh && r.s.fixed.IsZero()
 	r.s.mu.Unlock()
 	return format.Extent{Size: l.Size, Object: objectOf(l.Archive), Off: l.Off, Len: l.Size}, ok
 }
@@ -525,7 +525,7 @@ func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter
 			return
 		}
 		if l.Raw {
-			yield(format.Extent{Size: l.Size, Object: objectOf(l.Archive), Off: l.Off, Len: l.Size}, nil)
+			yield(r.s.beside(ctx, l, "", format.Extent{Size: l.Size, Object: objectOf(l.Archive), Off: l.Off, Len: l.Size}))
 			return
 		}
 		a, err := r.s.archive(ctx, l.Archive)
@@ -550,13 +550,17 @@ func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter
 		for x, err := range in.Source().Reader.Extents(ctx, own, off, n) {
 			if err == nil {
 				below := x.Object
+				rest, inside := strings.CutPrefix(below, in.Name())
+				inside = inside && !x.External
 				if x.External { // the rules of the archive itself allow or refuse this
 					below = "/" + below
 				}
 				if x.Object = objectOf(l.Archive); x.External || below != in.Name() {
 					x.Object += "/" + below
 				}
-				x.External = false
+				if x.External = false; inside {
+					x, err = r.s.beside(ctx, l, rest, x)
+				}
 			}
 			if !yield(x, err) || err != nil {
 				return

@@ -84,6 +84,8 @@ type Shelf struct {
 
 	through []*source
 	own     *source // that the catalogue names
+
+	fixed time.Time // when the commit was made that Fix keeps
 }
 
 type known struct {
@@ -239,6 +241,31 @@ func (s *Shelf) address(name string) string {
 	return k.Address
 }
 
+// Fix prepares a shelf that nobody else uses for an index that is read without the catalogue. It stays as it is now. Contents in
+// archives below the folder of the catalogue have extents outside it, with ./ and the path of the archive from there.
+func (s *Shelf) Fix(ctx context.Context) error {
+	is, err := s.c.State(ctx)
+	if err == nil {
+		err = s.c.At(ctx, is.Number)
+	}
+	if err == nil {
+		s.fixed = is.Time
+	}
+	return err
+}
+
+// beside returns the extent as Fix has it. The name of its object is that of the archive, and rest.
+func (s *Shelf) beside(ctx context.Context, l catalog.Location, rest string, x format.Extent) (format.Extent, error) {
+	if s.fixed.IsZero() {
+		return x, nil
+	}
+	a, err := s.archive(ctx, l.Archive)
+	if path, near := s.c.PathFrom(a.Address); err == nil && near {
+		x.Object, x.External = "./"+path+rest, true
+	}
+	return x, err
+}
+
 // Open returns the object of a tree, or an object of an archive. The latter is
 // opened when it is first read, and closed again after many others were
 // opened.
@@ -284,7 +311,7 @@ type root struct {
 }
 
 func (r *root) Info(context.Context) (store.Info, error) {
-	return store.Info{Name: r.name, Size: int64(len(r.b))}, nil
+	return store.Info{Name: r.name, Size: int64(len(r.b)), ModTime: r.s.fixed}, nil
 }
 
 func (r *root) ReadAt(_ context.Context, p []byte, off int64) error {

@@ -57,6 +57,8 @@ export const plainName = name => name.replace(/[\u0000-\u001f\u007f-\u009f\u061c
 export class Failed extends Error {
   constructor(code, message) { super(message); this.code = code; }
 }
+/** What a page without a server does when something needs one. */
+export function unavailable() { throw new Failed('unsupported', 'not available on this page: use “holdall browse”'); }
 
 /** Notifies the page if an archive is not the same as at the last request. */
 const bytes = new Map();

@@ -70,7 +70,7 @@ const mostPage = 16 << 20, tailSize = 12 << 10, mostHeld = 128, mostAtOnce = 96 
 
 export class Flat {
   /** @param {(off:number, n:number)=>Promise<Uint8Array>} read @param {(n:number)=>Promise<{bytes:Uint8Array,size:number}>} tail */
-  constructor(read, tail) { this.readRange = read; this.readTail = tail; this.nodes = new Map(); this.pages = new Map(); }
+  constructor(read, tail) { this.readRange = read; this.readTail = tail; this.nodes = new Map(); this.pages = new Map(); this.asked = new Map(); }
   /** Opens an index. If a root was signed, nothing is read that it does not cover. @param {{root:string, blake3:(b:Uint8Array)=>Uint8Array}=} signed */
   static async open(read, tail, signed) { const f = new Flat(read, tail); f.signed = signed; await f.begin(); return f; }
 
@@ -103,7 +103,13 @@ export class Flat {
     if (off >= this.tailAt) return this.tail.subarray(off - this.tailAt, off - this.tailAt + n);
     return this.readRange(off, n);
   }
-  async page(r) {
+  /** Reads a page. Those who want it at the same time share one request. */
+  page(r) {
+    const asked = this.asked.get(r.off) ?? this.read(r).finally(() => this.asked.delete(r.off));
+    this.asked.set(r.off, asked);
+    return asked;
+  }
+  async read(r) {
     if (r.length > mostPage) throw new Damaged('a page of the index is too long');
     return this.unpack(r, await this.bytes(r.off, r.stored));
   }
@@ -144,13 +150,14 @@ export class Flat {
   async rowsOf(r) {
     let rows = this.pages.get(r.off);
     if (rows) return rows;
-    const first = await this.leaf(this.rows, { item: 0 }), last = await this.leaf(this.rows, { item: this.count - 1 });
-    if (first.off < last.off && last.off + last.stored - first.off <= mostAtOnce) { // of a short index, all pages with one request
+    const { depth } = this.rows, first = depth === 1 && await this.leaf(this.rows, { item: 0 }), last = first && await this.leaf(this.rows, { item: this.count - 1 });
+    if (first && first.off < last.off && last.off + last.stored - first.off <= mostAtOnce) { // of a short index, all pages with one request
       await this.range(0, this.count);
       rows = this.pages.get(r.off);
     }
     if (!rows) {
-      rows = this.decoded(r, await this.page(r));
+      const page = await this.page(r);
+      rows = this.pages.get(r.off) ?? this.decoded(r, page);
       this.keep(r, rows);
     }
     return rows;

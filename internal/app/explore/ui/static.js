@@ -1,6 +1,6 @@
 // The archive of a page without a holdall server. It is read by its index, in ranges, from a plain
 // file server or from the page itself. Each piece of content is verified before it is shown.
-import { Failed, answeredBy, bytesOf } from './base.js';
+import { Failed, answeredBy, bytesOf, unavailable } from './base.js';
 import { file } from './far.js';
 import { Flat, compared, hexOf, inPieces, raw, shown } from './flat.js';
 import { signedRoot } from './trust.js';
@@ -13,6 +13,7 @@ import { Search } from './find.js';
 
 const json = v => new Response(JSON.stringify(v), { headers: { 'Content-Type': 'application/json' } });
 
+const catalog = 'catalog'; // the format whose volumes are archives, with paths from this page if they begin with ./
 const endLen = 4 << 10; // how much of each end of an archive an index is bound to
 const same = (a, b) => a.length === b.length && a.every((x, i) => x === b[i]);
 const most = { sorted: 5000, atOnce: 20000, surveyed: 2 << 20 }; // rows: of a folder that is sorted, of an archive that is surveyed before its first list, and that is surveyed at all
@@ -30,7 +31,7 @@ class Page {
       this.copied = true; // nothing is shown that is not compared
       return { root: await signedRoot((await file(this.name + '.minisig').whole()).bytes, this.keys), blake3 };
     };
-    return this.flat ??= signed().then(s => Flat.open((off, n) => this.index.read(off, n), n => this.index.tail(n), s)).catch(err => { this.flat = undefined; throw err; });
+    return this.flat ??= signed().then(s => Flat.open((off, n) => this.index.read(off, n), n => this.index.tail(n), s)).then(x => { if (x.root.format === catalog) this.copied = true; return x; }).catch(err => { this.flat = undefined; throw err; });
   }
   /** Checks that an object is that which the index was made of. It may be a copy: docs/index.md has the rule. */
   async check(far, was) {
@@ -60,10 +61,10 @@ class Page {
     return (await this.survey()).picture;
   }
   async volume(i) {
-    const x = await this.open(), v = x.root.volumes?.[i];
-    if (!v || v.external) throw new Failed('unsupported', 'stored outside the archive');
+    const x = await this.open(), v = x.root.volumes?.[i], beside = x.root.format === catalog && v?.name.startsWith('./');
+    if (!v || v.external && !beside) throw new Failed('unsupported', 'stored outside the archive');
     if (!this.volumes.has(i)) {
-      const far = file(this.name + v.name), { bound } = x.root, was = bound?.objects ? bound.objects.find(o => o.name === v.name) : v.name ? undefined : bound;
+      const far = file(beside ? v.name : this.name + v.name), { bound } = x.root, was = bound?.objects ? bound.objects.find(o => o.name === v.name) : v.name ? undefined : bound;
       this.volumes.set(i, (was?.size === undefined ? Promise.resolve() : this.check(far, was)).then(() => far).catch(err => { this.volumes.delete(i); throw err; }));
     }
     return this.volumes.get(i);
@@ -95,10 +96,11 @@ class Page {
   async content(row, off, n) {
     const x = await this.open(), to = Math.min(row.size, off + n), chunk = x.root.chunk;
     if (off >= to) return new Uint8Array();
-    const span = compared(row, chunk, off, to);
+    if (this.whole?.row === row) return this.whole.bytes.subarray(off, to);
+    const short = compared(row, chunk, off, to), long = !short && this.copied && row.algo === 'blake3' && row.size <= mostUnit, span = long ? [0, row.size] : short;
     if (!span) {
       const bytes = await this.part(row, off, to);
-      if (this.copied) throw new Failed('changed', this.keys ? 'nothing proves this content, and this page shows only what is signed' : 'the archive next to this page is a copy that is not as old as its index says, and nothing proves this content: make the page again');
+      if (this.copied) throw new Failed('changed', this.keys ? 'nothing proves this content, and this page shows only what is signed' : x.root.format === catalog ? 'the catalogue has no digest of it, or it is too long to be compared in a browser: use “holdall cat”' : 'the archive next to this page is a copy that is not as old as its index says, and nothing proves this content: make the page again');
       return bytes;
     }
     const pieces = inPieces(row, chunk), sums = pieces ? await x.sums(row) : [row.sum], len = pieces ? chunk : row.size;
@@ -106,6 +108,7 @@ class Page {
     for (let at = begin; at < end; at += len) {
       if (!same(blake3(bytes.subarray(at - begin, at - begin + len)), sums[at / len])) throw new Failed('bad-digest', `its content is damaged ${pieces ? `from byte ${at} on` : 'or its digest is wrong'}`);
     }
+    if (long) this.whole = { row, bytes }; // the rest of it is likely to be read next
     return bytes.subarray(off - begin, to - begin);
   }
 }
@@ -132,7 +135,7 @@ function main() {
     async archives() { return json({ archives: [{ name, can: [], survey: {}, verify: { state: 'none', health: 'unknown' } }], total: 1 }); },
     async archive() {
       const x = await page.open(), { root } = x;
-      return json({ name, static: true, format: root.format, title: root.format, view: root.view, usual: root.view, stored: root.bound?.size ?? 0, can: [...x.count <= most.surveyed ? ['treemap'] : [], ...meta.hasAttribute('data-mapped') && x.count <= most.surveyed ? ['map'] : []], index_bytes: x.size, by_index: name + '.holdall', version: root.version,
+      return json({ name, static: true, format: root.format, title: root.format, view: root.view, usual: root.view, stored: root.format === catalog ? 0 : root.bound?.size ?? 0, can: [...x.count <= most.surveyed ? ['treemap'] : [], ...meta.hasAttribute('data-mapped') && x.count <= most.surveyed ? ['map'] : []], index_bytes: x.size, by_index: name + '.holdall', version: root.version,
         survey: { state: 'complete', entries: root.entries, files: root.files, folders: root.dirs, bytes: root.bytes }, verify: { state: 'none', health: 'unknown' }, facts: root.chunk ? [{ key: 'proof', value: 'each piece of content is compared with a digest before it is shown' }] : [] });
     },
     async ls({ path = '', offset = 0, limit = 200, sort = 'name', dir: way = 'asc', only, find: wanted }) {
@@ -184,10 +187,6 @@ function main() {
       });
     },
   };
-  answeredBy(async (path, args, o) => {
-    const f = answers[path];
-    if (!f) throw new Failed('unsupported', 'not available on this page: use “holdall browse”');
-    return f(args, o);
-  });
+  answeredBy(async (path, args, o) => (answers[path] ?? unavailable)(args, o));
 }
 main();
