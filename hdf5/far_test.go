@@ -266,6 +266,7 @@ func walked(t testing.TB, o store.Object) (all []string) {
 // A file says the same on a disk, where structures are read one after another, on a server, where
 // many are read at once and some are guessed, and if other bytes look like structures.
 func TestGuessesChangeNothing(t *testing.T) {
+	testkit.Serial(t)
 	rnd := testkit.Rand(t)
 	for _, name := range []string{"kinds_earliest", "links_earliest", "links_latest", "attributes_latest", "chunks_latest", "filters_earliest", "recordings/earliest", "recordings/latest", "recordings/nested_latest"} {
 		b := testkit.Read(t, "testdata/"+name+".h5")

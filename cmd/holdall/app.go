@@ -32,6 +32,7 @@ type app struct {
 	stdout io.Writer
 	stderr io.Writer
 	outTTY bool
+	inFull bool // problems are printed whole, also on a terminal
 	errTTY bool
 
 	json     bool

@@ -122,7 +122,7 @@ func (a *app) printChecked(c checkedJSON, list bool) {
 		a.notes([]string{c.By + " is writing to the store: this is its state when it was opened"})
 	}
 	for _, p := range c.CheckResult.Findings {
-		fmt.Fprintln(a.out, a.problem(p))
+		a.printProblem("", p)
 	}
 	a.printLosses(c.Losses, c.Lost)
 	for _, r := range c.Revisions {
@@ -342,7 +342,7 @@ func (a *app) oakFixGC(ctx context.Context, address string, dryRun bool) error {
 	}
 	a.tell(said, func() {
 		for _, p := range x.Findings {
-			fmt.Fprintln(a.out, a.problem(p))
+			a.printProblem("", p)
 		}
 		if x.Revision != "" {
 			a.printRevised(x.Revised)

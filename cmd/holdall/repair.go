@@ -93,7 +93,7 @@ func (a *app) carve(ctx context.Context, image string, pieces []string, out stri
 func (a *app) repair(ctx context.Context, address, out string, inPlace bool) error {
 	return a.repairWith(ctx, address, out, inPlace, holdall.RepairOptions{Report: func(p holdall.Problem) {
 		if !a.json && !a.quiet && p.Severity == format.Error {
-			fmt.Fprintln(a.out, "found "+a.problem(p))
+			a.printProblem("found ", p)
 		}
 	}})
 }

@@ -348,7 +348,16 @@ func ifAny(text, shown string) string {
 func quoteEmpty(s string) string { return cmp.Or(s, `""`) }
 
 func (a *app) tellProblem(p holdall.Problem) {
-	a.tell(problemAsJSON(p), func() { fmt.Fprintln(a.out, a.problem(p)) })
+	a.tell(problemAsJSON(p), func() { a.printProblem("", p) })
+}
+
+// printProblem prints a problem, after a word unless it is for a terminal.
+func (a *app) printProblem(word string, p holdall.Problem) {
+	if a.outTTY && !a.inFull {
+		a.shortProblem(p)
+	} else {
+		fmt.Fprintln(a.out, word+a.problem(p))
+	}
 }
 
 func (a *app) printJSON(v any) {

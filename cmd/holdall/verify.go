@@ -28,7 +28,7 @@ func (a *app) verifyCommand() *cobra.Command {
 	var from, out, log, logged string
 	var signedBy []string
 	var key, password string
-	var inPlace, whole bool
+	var inPlace bool
 	cmd := &cobra.Command{
 		Use:   "verify ARCHIVE...",
 		Short: "Verify the structure and content of archives",
@@ -89,7 +89,7 @@ if something is not what was signed ("holdall sign").`,
 				steadyGC(25) // most of the memory is lists of files
 			}
 			check := func(address string) (bool, error) {
-				sum, err := a.verify(ctx, address, o, whole)
+				sum, err := a.verify(ctx, address, o)
 				return sum.Errors+sum.Warnings > 0, err
 			}
 			if log != "" {
@@ -105,7 +105,7 @@ if something is not what was signed ("holdall sign").`,
 					secret = &s
 				}
 				o.Root = true
-				check = func(address string) (bool, error) { return a.logged(ctx, log, address, o, whole, secret) }
+				check = func(address string) (bool, error) { return a.logged(ctx, log, address, o, secret) }
 			}
 			if sums != "" {
 				check = func(address string) (bool, error) { return a.sums(ctx, address, sums) }
@@ -126,7 +126,7 @@ if something is not what was signed ("holdall sign").`,
 	keyFlags(cmd, &key, &password)
 	cmd.Flags().StringVar(&logged, "check-log", "", "check that the lines of this log fit each other")
 	cmd.Flags().BoolVar(&o.Quick, "quick", false, "check only the structure, not the content")
-	cmd.Flags().BoolVarP(&whole, "verbose", "v", false, "on a terminal: print each problem on one line, with whole digests and names")
+	cmd.Flags().BoolVarP(&a.inFull, "verbose", "v", false, "on a terminal: print each problem on one line, with whole digests and names")
 	cmd.Flags().StringVar(&from, "repair-from", "", "repair the archive with pieces of this other copy")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "with --repair-from: write the repaired archive to this file")
 	cmd.Flags().BoolVar(&inPlace, "in-place", false, "with --repair-from: replace the archive, and keep the old one as ARCHIVE.bak")
@@ -138,7 +138,7 @@ if something is not what was signed ("holdall sign").`,
 	return cmd
 }
 
-func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOptions, whole bool) (fixity.Result, error) {
+func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOptions) (fixity.Result, error) {
 	sum := fixity.Result{Archive: store.Redact(address)}
 	st, name, err := a.locateIn(ctx, address)
 	if err != nil {
@@ -152,11 +152,7 @@ func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOpti
 		o.Index.Folder = nil // the cached index has no digests
 	}
 	how.OpenOptions, how.Meter = o.In(st), m
-	tell := a.tellProblem
-	if a.outTTY && !a.json && !whole {
-		tell = a.shortProblem
-	}
-	sum.Verified, err = holdall.Verify(ctx, name, how, tell)
+	sum.Verified, err = holdall.Verify(ctx, name, how, a.tellProblem)
 	stop()
 	if err != nil {
 		return sum, err
@@ -207,8 +203,8 @@ func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOpti
 
 // logged verifies an archive, and adds the result to a log. That an archive cannot be checked is a
 // result, too.
-func (a *app) logged(ctx context.Context, log, address string, o holdall.VerifyOptions, whole bool, key *minisign.Secret) (bad bool, err error) {
-	sum, err := a.verify(ctx, address, o, whole)
+func (a *app) logged(ctx context.Context, log, address string, o holdall.VerifyOptions, key *minisign.Secret) (bad bool, err error) {
+	sum, err := a.verify(ctx, address, o)
 	if ctx.Err() != nil {
 		return false, err // nothing is known
 	}

@@ -116,6 +116,7 @@ func TestDamageOfEncryptedContentIsFound(t *testing.T) {
 
 // Reads anywhere give the same as one from front to back.
 func TestDecryptedBytesAreReadAnywhere(t *testing.T) {
+	testkit.Serial(t)
 	rnd := testkit.Rand(t)
 	plain := testkit.Noise(rnd, 3*cryptoStep+777)
 	coded, keys := bytes.Clone(plain), newCryptoKeys(password)

@@ -72,7 +72,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if !strings.Contains(out, "13 selected / 13 total") {
+	if !strings.Contains(out, "17 selected / 17 total") {
 		t.Errorf("not all were tried:\n%s", out)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // TestModulesPointOneWay checks that each module of the page can be read
@@ -71,7 +73,7 @@ func TestModulesAreJoined(t *testing.T) {
 			t.Errorf("the script has %q", odd)
 		}
 	}
-	if !strings.HasPrefix(script, "'use strict';let archive,entry;") {
+	if !strings.HasPrefix(script, "'use strict';let archive;let entry;") {
 		t.Errorf("it begins with %.40q, expected the variables that modules share", script)
 	}
 	if first, last := strings.Index(script, "const of_static="), strings.Index(script, "const of_app="); first < 0 || last < first {
@@ -149,5 +151,24 @@ func TestThePolicyAllowsWhatIsWritten(t *testing.T) {
 	}
 	if !maps.EqualFunc(allowed, want, slices.Equal) {
 		t.Errorf("the policy is %q", policy)
+	}
+}
+
+// TestTypesOfTheWordsAreThose compares the generated module with the types that the check of scripts
+// has for it.
+func TestTypesOfTheWordsAreThose(t *testing.T) {
+	made, err := module(kindsModule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exports := regexp.MustCompile(`(?m)^export (?:const|function) (\w+)`)
+	names := func(b []byte) (names []string) {
+		for _, m := range exports.FindAllSubmatch(b, -1) {
+			names = append(names, string(m[1]))
+		}
+		return names
+	}
+	if want, got := names(testkit.Read(t, "../../../interop/types/kinds.d.ts")), names(made); len(want) < 3 || !slices.Equal(got, want) {
+		t.Errorf("%s exports %q, its types %q", kindsModule, got, want)
 	}
 }

@@ -158,8 +158,13 @@ type checking struct {
 }
 
 func (c *checking) look(ctx context.Context, first, end int64, m *meter.Meter) error {
-	g := c.g
+	g, next := c.g, int64(0) // where the next object begins
 	return g.sweep(ctx, first, end, 1, func(block int64, b []byte, from origin, err error) error {
+		if off := block * int64(len(b)); off >= next {
+			p := g.objs[g.at(off)]
+			m.At(p.name, p.Size)
+			next = p.from + p.Size
+		}
 		m.Add(0, int64(len(b)))
 		c.r.Looked++
 		if err == nil && from == stored {

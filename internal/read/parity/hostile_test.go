@@ -207,6 +207,7 @@ func (o countedObject) Close() error {
 
 // Of a folder of many objects few are open at once.
 func TestFewObjectsAreOpen(t *testing.T) {
+	testkit.Serial(t)
 	st := &counted{Mem: &storetest.Mem{}}
 	was := map[string][]byte{}
 	for i := range 300 {

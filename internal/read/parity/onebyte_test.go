@@ -12,6 +12,7 @@ import (
 // Blocks in which one byte is wrong do not count as lost, however many they are. Others take parity,
 // and one more of them than there is parity for cannot be healed.
 func TestSingleBytesTakeNoParity(t *testing.T) {
+	testkit.Serial(t)
 	rnd := testkit.Rand(t)
 	for range testkit.Rounds(t, 2) {
 		was := testkit.Noise(rnd, 300*minBlock+rnd.IntN(minBlock))
@@ -62,6 +63,7 @@ func TestSingleBytesTakeNoParity(t *testing.T) {
 // Whatever is tried for a group that cannot be healed is tried once, however many of its blocks are
 // read.
 func TestAGroupThatCannotBeHealedIsTriedOnce(t *testing.T) {
+	testkit.Serial(t)
 	rnd := testkit.Rand(t)
 	was := testkit.Noise(rnd, 4000*minBlock)
 	mem := &storetest.Mem{}

@@ -114,7 +114,9 @@ func Protect(ctx context.Context, st store.Store, name string, objects []Object,
 
 // feed writes all of an object to w.
 func (o *Object) feed(ctx context.Context, st store.Store, name string, w io.Writer, m *meter.Meter) error {
-	obj, err := st.Open(ctx, o.NameBeside(name))
+	at := o.NameBeside(name)
+	m.At(at, o.Size)
+	obj, err := st.Open(ctx, at)
 	if err != nil {
 		return err
 	}

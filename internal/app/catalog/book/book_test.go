@@ -1121,6 +1121,7 @@ func manyRows(n, first int) (all []catalog.Addition) {
 
 // From far away, a file among many is found in few requests: in one large run, and in eight.
 func TestAFirstReadTakesFewRequests(t *testing.T) {
+	testkit.Serial(t)
 	for runs, c := range map[int]struct {
 		small, large []int // rows of each run
 		most, list   int64

@@ -207,15 +207,16 @@ function escape(e) {
   else if (!$('detail').hidden) { e.preventDefault(); page.closeDetail(); }
 }
 addEventListener('keydown', e => {
-  if (e.key === 'Escape' && !e.target.closest?.('dialog')) return escape(e);
-  if (e.target.closest?.('input, select, textarea, dialog') || e.ctrlKey || e.metaKey || e.altKey) return;
+  const at = /** @type {Element} */ (e.target);
+  if (e.key === 'Escape' && !at.closest?.('dialog')) return escape(e);
+  if (at.closest?.('input, select, textarea, dialog') || e.ctrlKey || e.metaKey || e.altKey) return;
   const tab = tabs.find(t => t[2] === e.key), act = f => { e.preventDefault(); f(); };
   if (e.key === '?') act(help);
   else if (!archive) return;
   else if (e.key === '/') act(() => { $('q').focus(); $('q').select(); });
   else if (tab && document.querySelector(`#tabs a[data-tab=${tab[0]}]`)) act(() => go({ tab: tab[0], from: undefined, to: undefined }));
   else if (e.key === 'Backspace' && here.path) act(() => go({ path: entry?.kind !== 'dir' ? folder() : parent(here.path) }));
-  else if ('123'.includes(e.key) && here.tab === 'list') page.screen?.sortBy?.(['name', 'size', 'time'][e.key - 1]);
+  else if ('123'.includes(e.key) && here.tab === 'list') page.screen?.sortBy?.(['name', 'size', 'time'][Number(e.key) - 1]);
 });
 $('help').addEventListener('click', help);
 $('theme').addEventListener('click', () => window.toggleTheme());

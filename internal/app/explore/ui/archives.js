@@ -34,7 +34,7 @@ export async function showArchives(main, shown) {
       const v = r => by === 'health' ? worst.indexOf(r.known.health ?? 'unknown') : r.known[by];
       const order = [...rows].sort((x, y) => {
         const p = v(x), q = v(y);
-        if (p === undefined || q === undefined) return (p === undefined) - (q === undefined); // unknown values come last
+        if (p === undefined || q === undefined) return Number(p === undefined) - Number(q === undefined); // unknown values come last
         return (desc ? -1 : 1) * (typeof p === 'string' ? p.localeCompare(q) : p - q);
       });
       body.replaceChildren(...order.map(r => r.tr));

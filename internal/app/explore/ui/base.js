@@ -14,6 +14,7 @@ export function el(tag, props = {}, ...children) {
   return e;
 }
 
+/** @returns {any} */
 export const $ = id => document.getElementById(id);
 
 const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
@@ -79,6 +80,7 @@ let answer;
 export function answeredBy(f) { answer = f; }
 export const ask = {
   url: question,
+  /** @param {string} path @param {any} args @param {RequestInit} o @returns {Promise<Response>} */
   async raw(path, args = {}, o = {}) {
     if (answer) { o.signal?.throwIfAborted(); return answer(path, args, o); }
     let r;
@@ -97,6 +99,7 @@ export const ask = {
     }
     return r;
   },
+  /** @template {string} P @param {P} path @param {object} [args] @param {RequestInit} [o] @returns {Promise<Answer<P>>} */
   async json(path, args, o) {
     const v = await (await ask.raw(path, args, o)).json();
     o?.signal?.throwIfAborted(); // what answers without a server does not look at it

@@ -9,6 +9,7 @@ const step = 200; // changes per request
 const at = ms => ms < 0 ? '' : time(ms) + new Date(ms).toISOString().slice(16, 19);
 
 export class Compare {
+  before; after; all; pair;
   constructor(main) {
     const pick = (key, name) => {
       const s = el('select', { id: key, onchange: () => go({ [key]: s.value }, { replace: true }) });

@@ -21,6 +21,6 @@ async function copy(text) {
   area.select();
   const done = document.execCommand('copy');
   area.remove();
-  was?.focus();
+  /** @type {HTMLElement} */ (was)?.focus();
   return done;
 }

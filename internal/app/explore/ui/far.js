@@ -53,7 +53,7 @@ class Held {
 }
 
 const held = new Map();
-for (const e of document.querySelectorAll('script[data-file]')) { held.set(e.dataset.file, new Held(e.dataset.file, e.textContent)); e.remove(); }
+for (const e of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll('script[data-file]'))) { held.set(e.dataset.file, new Held(e.dataset.file, e.textContent)); e.remove(); }
 /** The file with a name. A page that contains files uses no others. */
 export function file(name) {
   if (!held.size) return new Far(name);

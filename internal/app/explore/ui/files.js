@@ -16,6 +16,7 @@ const paper = 3000; // rows that are printed
 const button = (id, text, onclick, more) => el('button', { type: 'button', id, hidden: true, onclick, ...more }, text);
 
 export class Files {
+  listing; search; contents; tiled; failed; done; summed; printed; /** @type {any} */ rows;
   constructor(main) {
     this.shown = new Shown(); // what is listed
     this.dead = new AbortController();
@@ -135,7 +136,7 @@ export class Files {
     const need = (a, b) => { this.point(); this.listing.need(a, b); };
     this.rows = tiled ? new Tiles(this.grid, { head: 33, make: makeTile, fill: (t, i) => fillTile(t, i, this), need, chosen: () => this.sel })
       : new Rows(this.grid, { height, head: 33, make: () => this.make(), fill: (r, i) => this.fill(r, i), need });
-    document.body.dataset.tiled = tiled || '';
+    document.body.dataset.tiled = tiled ? 'true' : '';
   }
   sortBy(id) { if (!this.contents) go({ ...searching(), sort: sortedBy(id, orderOf(here.sort)) }, { replace: true }); }
   showOrder() {
@@ -178,7 +179,7 @@ export class Files {
     this.zip.title = n ? 'Download the selection as a zip' : this.search ? 'Download all results as a zip' : 'Download this folder as a zip';
     this.zip.href = !n && this.search ? ask.url('search.zip', args(asked(this.search)))
       : zipURL(here.archive, dir, [...this.picked].map(p => dir ? p.slice(dir.length + 1) : p));
-    document.body.dataset.picked = n || '';
+    document.body.dataset.picked = n ? String(n) : '';
   }
   /** Offers a button for the folder's properties, if they are not shown beside the list. */
   offer(open, name) { this.about.hidden = !open; this.about.textContent = name; this.about.onclick = open; }

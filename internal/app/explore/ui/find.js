@@ -20,6 +20,7 @@ export function finder({ q = '', kind, min, max, since, until }) {
 }
 
 export class Search {
+  flat; q; at; kept; complete; begin; error; orders;
   /** Unless all names are to be read at once, names that begin with the text are enough, if there are any. */
   constructor(flat, key, q, { all }) {
     Object.assign(this, { flat, key, q, at: [], kept: new Map(), complete: false, begin: undefined, error: undefined, orders: new Map() });

@@ -18,6 +18,7 @@ export const hexOf = b => [...b].map(x => x.toString(16).padStart(2, '0')).join(
 /** Parses bytes. Missing bytes are an error. */
 class Cursor {
   constructor(b, what) { this.b = b; this.at = 0; this.what = what; }
+  /** @returns {never} */
   fail() { throw new Damaged(`${this.what} is invalid`); }
   u8() { if (this.at >= this.b.length) this.fail(); return this.b[this.at++]; }
   /** Reads a number up to 2^53: no archive has more of anything. */
@@ -69,6 +70,7 @@ const keyOf = (dir, base, whole) => part(dir) + part(base) + (whole ? '\x01' : '
 const mostPage = 16 << 20, tailSize = 12 << 10, mostHeld = 128, mostAtOnce = 96 << 10;
 
 export class Flat {
+  signed;
   /** @param {(off:number, n:number)=>Promise<Uint8Array>} read @param {(n:number)=>Promise<{bytes:Uint8Array,size:number}>} tail */
   constructor(read, tail) { this.readRange = read; this.readTail = tail; this.nodes = new Map(); this.pages = new Map(); this.asked = new Map(); }
   /** Opens an index. If a root was signed, nothing is read that it does not cover. @param {{root:string, blake3:(b:Uint8Array)=>Uint8Array}=} signed */
@@ -136,7 +138,7 @@ export class Flat {
     this.nodes.set(r.off, refs);
     return refs;
   }
-  /** The page that contains an item, or would contain a key. */
+  /** The page that contains an item, or would contain a key. @param {any} tree @param {{item?:number, key?:string}} $1 */
   async leaf(tree, { item, key }) {
     let r = tree.top;
     for (let d = 0; d < tree.depth; d++) {

@@ -40,6 +40,7 @@ const properties = { array: 'Array', series: 'Series', units: 'Spikes', table: '
 export const propertiesOf = e => properties[Object.keys(properties).find(k => e?.[k])] ?? 'Properties';
 
 /** What is known to be wrong with the archive as a whole, and what to do about it. */
+/** @param {Pick<Archive, "verify" | "survey" | "doubt" | "healed">} archive */
 export function alarmsOf({ verify: v, survey, doubt, healed }) {
   const list = [], e = here.tab !== 'verify' && v.counts?.error, w = here.tab !== 'verify' && v.counts?.warning;
   const results = () => el('a', { href: address({ archive: here.archive, view: here.view, tab: 'verify' }) }, 'See the results');

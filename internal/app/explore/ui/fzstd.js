@@ -1,3 +1,4 @@
+// @ts-nocheck: it is not ours
 /* fzstd 0.1.1: a decoder of zstd, https://github.com/101arrowz/fzstd
 
 MIT License

@@ -8,6 +8,9 @@ export const shareOf = (r, all) => all?.s > 0 && r.s !== undefined ? Math.min(1,
 
 /** Rows that the server has in order. Any of them can be asked for. */
 export class Listing {
+  shown; request; args; dir; changed;
+  /** @type {Partial<Rows> & { total: number, complete: boolean }} */
+  state;
   /**
    * request and args ask for the rows of dir; changed is called when there is more to show, or with
    * an error.
@@ -55,6 +58,7 @@ export class Listing {
     this.took(r);
     return r.items;
   }
+  /** @param {Rows} rows */
   took({ items, ...state }) {
     this.state = state;
     for (const r of items) for (const k of ['c', 's', 't']) if (r[k] !== undefined) this.has[k] = true;
@@ -73,7 +77,7 @@ export class Listing {
 
 /** Lines of contents, as they are found. */
 export class Lines {
-  has = {};
+  shown; args; changed; hits; has = {};
   constructor(shown, { args }, changed) {
     Object.assign(this, { shown, args, changed, hits: [] });
     this.state = { total: 0, complete: false, files: 0, bytes: 0, found: 0 };

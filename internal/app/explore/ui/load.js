@@ -6,9 +6,10 @@
   const add = (tag, text) => { const e = document.createElement(tag); e.textContent = text; document.head.append(e); return e; };
   root.hidden = true; // until it has a style
   try {
-    let file = await fetch(name);
-    if (!file.ok) throw new Error(`the server responds with status ${file.status}`);
-    file = await file.blob();
+    const answer = await fetch(name);
+    if (!answer.ok) throw new Error(`the server responds with status ${answer.status}`);
+    /** @type {Blob | Response} */
+    let file = await answer.blob();
     const head = new Uint8Array(await file.slice(0, 2).arrayBuffer());
     if (head[0] === 0x1f && head[1] === 0x8b) {
       if (!self.DecompressionStream) throw new Error('it needs a newer browser');

@@ -7,6 +7,7 @@ const px = 8, gap = 1; // of a cell
 const classCode = 32; // codes from here on are classes of content
 /** The properties that can colour content, with their names and the colours of their classes. */
 const shades = n => Array.from({ length: n }, (_, i) => '--s' + i);
+/** @type {Record<string, [string, string[], string[]?]>} */
 const colourings = {
   use: ['Use', []], kind: ['Kind of file', Array.from({ length: 11 }, (_, i) => '--k' + i)], age: ['Age', [...shades(6).reverse(), '--k0']],
   packing: ['Compression', ['--k0', '--s1', '--s2', '--s3', '--s5']], sharing: ['Sharing', ['--k0', '--s2', '--s3', '--s5']], proof: ['Checksums', ['--k1', '--k6', '--k3']],

@@ -28,7 +28,7 @@ class Spans {
 }
 
 export class Picture {
-  /** @param {object} told volumes, and the regions in them that are not content. @param {{name:string}[]} volumes those of the index */
+  /** @param {object} told volumes, and the regions in them that are not content. @param {{name:string, external?:boolean}[]} volumes those of the index */
   constructor(told, volumes) {
     this.told = told; this.contents = new Spans(); this.others = new Spans();
     const base = new Map(told.volumes.map(v => [v.name, v]));

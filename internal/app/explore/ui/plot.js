@@ -3,6 +3,7 @@ import { num, css } from './base.js';
 
 // Units that take a prefix, with their symbols.
 const units = { volts: 'V', volt: 'V', v: 'V', amperes: 'A', ampere: 'A', a: 'A', seconds: 's', second: 's', s: 's', meters: 'm', metres: 'm', hertz: 'Hz', hz: 'Hz', ohms: 'Ω', siemens: 'S', farads: 'F', watts: 'W', newtons: 'N', pascals: 'Pa', tesla: 'T' };
+/** @type {[number, string][]} */
 const prefixes = [[1e9, 'G'], [1e6, 'M'], [1e3, 'k'], [1, ''], [1e-3, 'm'], [1e-6, 'µ'], [1e-9, 'n'], [1e-12, 'p']];
 /** Round numbers from a to b, about n of them. */
 export function ticks(a, b, n) {

@@ -6,6 +6,7 @@ import { frame, short } from './plot.js';
 const shown = 64; // units at a time, if there are more
 
 export class Raster {
+  extent; // of all spikes, in seconds
   constructor(area, entry) {
     this.area = area; this.entry = entry; this.dead = new AbortController();
     this.repaint = () => this.paint();

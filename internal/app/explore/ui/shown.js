@@ -13,7 +13,9 @@ export class Shown {
   }
   get ended() { return this.signal.aborted; }
   end() { this.control.abort(); }
+  /** @param {string} path @param {object} [args] @param {RequestInit} [o] */
   raw(path, args, o) { return ask.raw(path, args, { ...o, signal: this.signal }); }
+  /** @template {string} P @param {P} path @param {object} [args] @param {RequestInit} [o] @returns {Promise<Answer<P>>} */
   json(path, args, o) { return ask.json(path, args, { ...o, signal: this.signal }); }
   /** Calls f after ms, unless this ends before. */
   later(ms, f) {

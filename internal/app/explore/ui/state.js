@@ -27,8 +27,11 @@ export const here = {
 };
 /**
  * The server's descriptions of the archive, and of the entry at the path unless that is the root.
+ * @type {Archive}
  */
-export let archive, entry;
+export let archive;
+/** @type {Entry | undefined} */
+export let entry;
 export function opened(a) { archive = a; }
 export function found(e) { entry = e; }
 

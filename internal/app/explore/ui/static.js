@@ -19,6 +19,7 @@ const same = (a, b) => a.length === b.length && a.every((x, i) => x === b[i]);
 const most = { sorted: 5000, atOnce: 20000, surveyed: 2 << 20 }; // rows: of a folder that is sorted, of an archive that is surveyed before its first list, and that is surveyed at all
 
 class Page {
+  search; // the last one
   constructor(name, index, keys) {
     this.name = name;
     this.index = file(index);
@@ -114,7 +115,7 @@ class Page {
 }
 
 function main() {
-  const meta = document.querySelector('meta[name=archive]'), name = meta.content, page = new Page(name, name + '.holdall', meta.dataset.trusted?.split(','));
+  const meta = /** @type {HTMLMetaElement} */ (document.querySelector('meta[name=archive]')), name = meta.content, page = new Page(name, name + '.holdall', meta.dataset.trusted?.split(','));
   const find = async path => {
     const x = await page.open();
     if (!path) return { kind: 'dir', dir: '', base: '' };
@@ -150,7 +151,7 @@ function main() {
       }
       let rows = await sorted(dir, begin, end);
       const by = { name: r => named(r), size: r => isDir(r) ? below(r).s ?? 0 : r.size ?? 0, time: r => r.time ?? -Infinity }[sort] ?? (r => named(r));
-      rows = rows.toSorted((a, b) => isDir(b) - isDir(a) || (way === 'desc' ? -1 : 1) * (by(a) < by(b) ? -1 : by(a) > by(b) ? 1 : 0));
+      rows = rows.toSorted((a, b) => Number(isDir(b)) - Number(isDir(a)) || (way === 'desc' ? -1 : 1) * (by(a) < by(b) ? -1 : by(a) > by(b) ? 1 : 0));
       const dirs = rows.filter(isDir).length;
       if (only === 'dirs') rows = rows.slice(0, dirs);
       const readme = rows.find(r => r.kind === 'file' && !r.whole && /^readme(\.(md|markdown|txt|rst))?$/i.test(named(r))), t = page.summed?.below(dir);

@@ -92,7 +92,7 @@ export class Treemap {
     this.arrange();
     this.cursor = this.from && this.from !== this.dir && parent(this.from) === this.dir ? this.tops.findIndex(b => b.path === this.from) : this.tops.length ? 0 : -1;
     this.tell();
-    document.body.dataset.boxes = this.boxes.length;
+    document.body.dataset.boxes = String(this.boxes.length);
     this.mark();
     // Animate the way: the new picture grows from its box, or the old one shrinks into its box.
     const inside = was?.find(b => b.path === this.dir && b.depth > 0), back = this.from !== undefined && this.from !== this.dir && this.boxes.find(b => b.path === this.from && b.depth > 0);
@@ -111,7 +111,7 @@ export class Treemap {
       const short = apart(items.filter(b => b !== rest).map(b => b.n));
       squarify(items.map(b => this.amount(b)), x, y, w, h).forEach((r, i) => {
         if (r.w < 1.5 || r.h < 1.5) return;
-        const box = items[i], b = { ...r, box, depth, rest: box === rest, alone: !list.length, short: short(box.n), path: box === rest ? dir : join(dir, box) };
+        const box = items[i], b = { ...r, box, depth, open: false, head: 0, rest: box === rest, alone: !list.length, short: short(box.n), path: box === rest ? dir : join(dir, box) };
         this.boxes.push(b);
         if (!box.boxes && !(box.rest && r.w > 60 && r.h > 48) || r.w < 14 || r.h < 14) return;
         b.open = true;

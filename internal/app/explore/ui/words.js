@@ -10,5 +10,5 @@ export const wordsOf = () => hasKind('node') ? nodes : isObjects() ? objects : p
 /** The type of an array, with its name in HDF5 where that is shown. */
 export function typeOf(dtype) {
   const m = /^([<>|])([iuf])(\d+)$/.exec(dtype);
-  return m && isObjects() ? `${dtype} (H5T_${m[2] === 'f' ? 'IEEE_F' : 'STD_' + m[2].toUpperCase()}${8 * m[3]}${m[1] === '>' ? 'BE' : 'LE'})` : dtype;
+  return m && isObjects() ? `${dtype} (H5T_${m[2] === 'f' ? 'IEEE_F' : 'STD_' + m[2].toUpperCase()}${8 * Number(m[3])}${m[1] === '>' ? 'BE' : 'LE'})` : dtype;
 }

@@ -168,6 +168,7 @@ func TestNamesOfUnfinishedJobsAreUnique(t *testing.T) {
 }
 
 func TestJobsAreHandedOutAsTheyWereAdded(t *testing.T) {
+	testkit.Serial(t)
 	both(t, func(t *testing.T, address string) {
 		q := open(t, address)
 		jobs := []Job{}
