@@ -14,6 +14,7 @@ import (
 	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/internal/read/listing"
 	"github.com/holdall/holdall/internal/read/parity"
+	"github.com/holdall/holdall/internal/write/repairs"
 	"github.com/holdall/holdall/store"
 )
 
@@ -41,6 +42,9 @@ type Archive struct {
 	signedBy string // ID of a key
 
 	guard *atomic.Pointer[parity.Guard] // of the parity below a layer
+
+	plan    *RepairPlan // that leaves it so
+	planned *repairs.Planned
 }
 
 // below returns the guard of the parity below a layer, if it was needed.
@@ -187,9 +191,24 @@ func (a *Archive) ContentsOf(ctx context.Context, entries iter.Seq2[Entry, error
 	return a.src.Sweep(ctx, entries, content.Compared, func(c content.Content, err error) error { return each(c.Entry, c.Checked(), err) })
 }
 
+// Repair returns the plan that was opened as the archive, or nil.
+func (a *Archive) Repair() *RepairPlan { return a.plan }
+
+// Origin yields where bytes of a volume lie in the archive before it is repaired, if the archive is
+// an opened plan. What the repair makes lies nowhere.
+func (a *Archive) Origin(volume string, off, n int64) iter.Seq[format.Region] {
+	if a.planned == nil || a.plan.guard != nil && a.plan.guard.Moved() {
+		return func(func(format.Region) bool) {}
+	}
+	return a.planned.Origin(volume, off, n)
+}
+
 // Close closes the archive. Later reads fail.
 func (a *Archive) Close() error {
 	err := a.src.Close()
+	if a.planned != nil {
+		err = errors.Join(err, a.planned.Close(), a.plan.Close())
+	}
 	if g := a.below(); g != nil {
 		err = errors.Join(err, g.Close())
 	}

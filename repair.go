@@ -63,6 +63,7 @@ type RepairPlan struct {
 	name    string
 	fetched []io.Closer
 	asked   OpenOptions
+	format  string // if the format has planned anything
 	force   bool
 	image   bool
 }
@@ -221,7 +222,7 @@ func (p *RepairPlan) byFormat(ctx context.Context, st store.Store, o RepairOptio
 		plan.Notes, plan.Lost, plan.Partial = append(p.Notes, plan.Notes...), append(p.Lost, plan.Lost...), true
 		plan.KeepsBackup = !p.backsUp && (plan.KeepsBackup || !plan.Changes())
 	}
-	if p.Plan = plan; !f.ReadsAll { // such a format counts files itself
+	if p.Plan, p.format = plan, f.Name; !f.ReadsAll { // such a format counts files itself
 		o.Format = f.Name // a tar of bzip2 becomes one of zstd, of the same name
 		err = p.count(ctx, o, st)
 	}
@@ -403,6 +404,32 @@ func (p *RepairPlan) from(ctx context.Context, o RepairOptions) error {
 	}
 	p.Damaged, p.Healed, p.Fetched = sum.Damaged, sum.Healed, sum.Fetched
 	return err
+}
+
+// Open opens the archive as the plan leaves it, before anything is written. It becomes part of the
+// archive: closing that closes the plan. It is not for a plan with RepairOptions.Image.
+func (p *RepairPlan) Open(ctx context.Context) (*Archive, error) {
+	if p.image {
+		return nil, fmt.Errorf("a repair from an image has no preview: %w", errors.ErrUnsupported)
+	}
+	st := p.st
+	if p.guard != nil {
+		st = storekit.Over(st, p.guard.Rest())
+	}
+	planned, err := repairs.NewPlanned(ctx, st, p.name, p.Plan)
+	if err != nil {
+		return nil, err
+	}
+	o := OpenOptions{Format: p.format, Formats: p.asked.Formats, Limits: p.asked.Limits, Password: p.asked.Password, External: p.asked.External, CacheBytes: p.asked.CacheBytes, Parity: parity.None}
+	if !p.Plan.Changes() { // otherwise they may fit only the damaged archive
+		o.Param = p.asked.Param
+	}
+	a, err := open(ctx, planned, p.name, o)
+	if err != nil {
+		return nil, errors.Join(err, planned.Close())
+	}
+	a.plan, a.planned = p, planned
+	return a, nil
 }
 
 // Apply writes the repaired archive to an address. It appears completely or not at all.

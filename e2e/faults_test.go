@@ -128,7 +128,7 @@ func TestWhatCannotBeOpenedIsSaid(t *testing.T) {
 	b.shot("archives-broken-1280-light")
 	b.accessible("a list with a broken archive")
 	b.visit("#/broken.caf")
-	b.wait("document.querySelector('#main [role=alert]')")
+	b.wait("document.body.dataset.damage === '1' && document.body.dataset.plan === 'nothing'")
 	b.shot("broken-1280-light")
 	b.accessible("an archive that cannot be opened")
 	for _, tab := range []string{"list", "map", "treemap", "verify", "about"} {

@@ -82,7 +82,7 @@ func TestTheFrontOfEachFormat(t *testing.T) {
 					t.Errorf("it is said to be %s", health)
 				}
 				b.visit("")
-				if said := b.text("document.body.dataset.alarm"); (said != "") != bad {
+				if said := b.text("document.body.dataset.alarm + (document.body.dataset.damage ?? '')"); (said != "") != bad {
 					t.Errorf("the alarm of it says %q", said)
 				}
 				for _, way := range []struct {

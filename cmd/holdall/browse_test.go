@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -193,5 +194,33 @@ func TestServeEndsQuietlyWhileItIsExplored(t *testing.T) {
 	}
 	if text := s.stderr.String(); strings.Count(text, "\n") != 3 {
 		t.Errorf("it says %s", text)
+	}
+}
+
+func TestBrowseShowsWhatIsLeft(t *testing.T) {
+	t.Setenv("HOLDALL_BROWSER", "none")
+	dir := t.TempDir()
+	for name, content := range map[string]string{"cut.caf": "no end of it", "empty.caf": "", "noise": strings.Repeat("no archive", 100)} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		s := starting(t, "browse", path)
+		if line := <-s.stderr.to; !strings.HasPrefix(line, "holdall: browse: ") {
+			t.Errorf("%s: it says %q", name, line)
+		}
+		s.hasBegun(t)
+		at, token, _ := strings.Cut(s.explore, "?token=")
+		if answer, body := fetch(t, at+"api/damage?a="+name, "Authorization", "Bearer "+token); answer.StatusCode != http.StatusOK || !strings.Contains(body, "happened") {
+			t.Errorf("%s: %s %s", name, answer.Status, body)
+		}
+		if answer, _ := fetch(t, at+"f/"+name+"/", "Authorization", "Bearer "+token); answer.StatusCode != http.StatusInternalServerError {
+			t.Errorf("%s: %s", name, answer.Status)
+		}
+		s.end(t)
+	}
+	var said bytes.Buffer
+	if code := newApp(nil, io.Discard, &said).run(t.Context(), []string{"browse", filepath.Join(dir, "missing.caf")}); code == exitOK || !strings.Contains(said.String(), "missing.caf") {
+		t.Errorf("%d: %s", code, &said)
 	}
 }

@@ -19,6 +19,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/autopsy"
 	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/store"
@@ -298,11 +300,18 @@ func (a *app) fillSet(ctx context.Context, set *serve.Set, addresses []string, o
 		name := set.Add(p.source)
 		// Open it now: what cannot be served is reported before serving starts.
 		in, err := set.Use(ctx, name, "")
+		several := len(addresses)
+		if o.browse && (errors.Is(err, format.ErrCorrupt) || errors.Is(err, format.ErrUnknown)) {
+			if left, lerr := set.Use(ctx, name, autopsy.Bytes); lerr == nil { // the page shows what is left of it
+				left.Release()
+				ready, several = true, several+1
+			}
+		}
 		if err == nil {
 			ready = true
 			in.Release()
 		}
-		said, err := a.without(ctx, err, len(addresses))
+		said, err := a.without(ctx, err, several)
 		if err != nil {
 			return nil, err
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/autopsy"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/store"
@@ -70,6 +71,10 @@ func (a *app) sourceIn(st store.Store, name, called, address string, info store.
 	}
 	o, index := a.openOptions(), a.useIndex()
 	src.Open = func(ctx context.Context, view string) (*holdall.Archive, string, error) {
+		if autopsy.Is(view) {
+			in, err := autopsy.Open(ctx, st, name, view, o)
+			return in, "", err
+		}
 		o := o
 		o.View, o.Index = view, index
 		before := versionIn(ctx, st, name)

@@ -3,6 +3,7 @@ package storekit
 import (
 	"context"
 	"io"
+	"iter"
 	"sort"
 
 	"github.com/holdall/holdall/store"
@@ -40,6 +41,22 @@ func (p *Pieced) Add(in store.Object, from, n int64) {
 }
 
 func (p *Pieced) Size() int64 { return p.size }
+
+// Pieces yields the pieces that n bytes from an offset on consist of: the object, or nil for zeros, and
+// the first and the number of its bytes.
+func (p *Pieced) Pieces(off, n int64) iter.Seq2[store.Object, [2]int64] {
+	return func(yield func(store.Object, [2]int64) bool) {
+		end := off + min(n, p.size-off)
+		for i := sort.Search(len(p.pieces), func(i int) bool { return p.pieces[i].at+p.pieces[i].n > off }); i < len(p.pieces) && off < end; i++ {
+			x := p.pieces[i]
+			part := min(end, x.at+x.n) - off
+			if !yield(x.in, [2]int64{x.from + off - x.at, part}) {
+				return
+			}
+			off += part
+		}
+	}
+}
 
 func (p *Pieced) Info(context.Context) (store.Info, error) {
 	return store.Info{Name: p.Name, Size: p.size}, nil

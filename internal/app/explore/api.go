@@ -19,6 +19,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/naming"
+	"github.com/holdall/holdall/internal/app/autopsy"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/zarr"
 )
@@ -71,6 +72,9 @@ func (h *Handler) routes() {
 		"POST /api/verify":        (*question).startVerify,
 		"POST /api/verify/cancel": (*question).cancelVerify,
 		"GET /api/verify":         (*question).verifyEvents,
+		"GET /api/damage":         (*question).damage,
+		"GET /api/repair":         (*question).repair,
+		"GET /api/repaired":       (*question).repaired,
 	} {
 		h.mux.HandleFunc(path, h.answer(answer))
 	}
@@ -173,7 +177,7 @@ func (h *Handler) answer(f func(*question) error) http.HandlerFunc {
 }
 
 // unreadables are errors of an array whose messages are meant for people.
-var unreadables = []error{zarr.ErrCorrupt, zarr.ErrGroup, zarr.ErrLimit, errors.ErrUnsupported}
+var unreadables = []error{zarr.ErrCorrupt, zarr.ErrGroup, zarr.ErrLimit, errors.ErrUnsupported, format.ErrUnknown, autopsy.ErrUntrusted}
 
 // why explains, for people, why an array cannot be read.
 func why(err error) string {
@@ -279,6 +283,10 @@ func (q *question) busy() (done func()) {
 func (q *question) view() (v *view) {
 	if q.err == nil && !q.q.Has("a") {
 		q.err = bad("a: expected the name of an archive")
+	}
+	if view := q.q.Get("view"); q.err == nil && autopsy.Is(view) {
+		v, q.err = q.use(q.q.Get("a"), view, nil)
+		return v
 	}
 	if q.err == nil {
 		v, q.err = q.use(q.q.Get("a"), "", nil)

@@ -97,6 +97,11 @@ func (h *Handler) describe(ctx context.Context, v *view) archiveJSON {
 	if v.in.Store() == nil {
 		j.Views = nil
 	}
+	if v.isAutopsy() {
+		j.Views, j.Usual, j.Verify, j.Can = nil, "", (*verification)(nil).json(), []string{"map", "damage"}
+		j.Stored, _ = v.in.StoredSize(ctx)
+		return j
+	}
 	j.Front = v.front()
 	j.Stored, _ = v.in.StoredSize(ctx)
 	j.Healed, _, _ = v.in.Healing()

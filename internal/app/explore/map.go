@@ -566,8 +566,10 @@ func (q *question) mapOf() error {
 			if err != nil || len(list) >= 1000 {
 				break
 			}
-			if off, n := d.spans.place(x.Object, x.Off, x.Len); n > 0 && !x.External {
-				list = append(list, [2]int64{off, n})
+			for r := range v.lies(x.Object, x.Off, x.Len) {
+				if off, n := d.spans.place(r.Object, r.Off, r.Len); n > 0 && !x.External {
+					list = append(list, [2]int64{off, n})
+				}
 			}
 		}
 	}

@@ -265,7 +265,7 @@ var (
 
 // ofServers are the modules that show only what a server answers. A page
 // without one has something else that has their names, and says so.
-var ofServers = []string{"array.js", "compare.js", "dynamic.js", "raster.js", "verify.js"}
+var ofServers = []string{"array.js", "compare.js", "damage.js", "dynamic.js", "raster.js", "verify.js"}
 
 // joined returns modules and everything that they import as one script. Each
 // module becomes a function that returns its exports. Exported variables may

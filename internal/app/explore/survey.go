@@ -4,16 +4,19 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/columns"
 	"github.com/holdall/holdall/format/kit/naming"
+	"github.com/holdall/holdall/internal/app/autopsy"
 	"github.com/holdall/holdall/store"
 )
 
@@ -280,14 +283,28 @@ func (h *Handler) makeSizes(ctx context.Context, v *view) (*surveyed, error) {
 // makeSurvey reads all entries of v and their places.
 func (h *Handler) makeSurvey(ctx context.Context, v *view) (*surveyed, error) {
 	d := newSurveyed()
+	in, mapped := v.in, false
+	place := func(_ holdall.Entry, x format.Extent) iter.Seq[format.Region] { return v.lies(x.Object, x.Off, x.Len) }
 	if f := v.in.Format(); !v.in.IsDir() && (f.Overview == "" || f.Overview == v.name) {
-		m, err := newSpanMap(ctx, v.in)
+		if mapped = v.name == autopsy.Repaired; mapped { // by the bytes of the damaged archive
+			left, err := h.set.Use(ctx, v.Name, autopsy.Bytes)
+			if err != nil {
+				return nil, err
+			}
+			defer left.Release()
+			in = left.Archive
+			if was, err := h.set.Use(ctx, v.Name, ""); err == nil {
+				defer was.Release()
+				place = v.lay(ctx, was.Archive)
+			}
+		}
+		m, err := newSpanMap(ctx, in)
 		if err != nil && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		d.spans = m // without a list of its volumes, an archive has no map
 	}
-	failed := d.gather(ctx, v)
+	failed := d.gather(ctx, v, place)
 	if context.Cause(ctx) != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -298,9 +315,17 @@ func (h *Handler) makeSurvey(ctx context.Context, v *view) (*surveyed, error) {
 			if err != nil {
 				break
 			}
-			d.spans.addRegion(r)
+			for at := range v.lies(r.Object, r.Off, r.Len) {
+				at.Use, at.Label = r.Use, r.Label
+				d.spans.addRegion(at)
+			}
 		}
-		if err := d.spans.finish(ctx, v.in); err != nil {
+		if mapped {
+			if err := d.spans.addRest(ctx, in); err != nil {
+				return nil, err
+			}
+		}
+		if err := d.spans.finish(ctx, in); err != nil {
 			return nil, err
 		}
 	}
@@ -310,8 +335,8 @@ func (h *Handler) makeSurvey(ctx context.Context, v *view) (*surveyed, error) {
 	return d, failed
 }
 
-// gather reads all entries, up to one that cannot be read.
-func (d *surveyed) gather(ctx context.Context, v *view) error {
+// gather reads all entries, up to one that cannot be read. place says where an extent lies on the map.
+func (d *surveyed) gather(ctx context.Context, v *view, place func(holdall.Entry, format.Extent) iter.Seq[format.Region]) error {
 	dir, id := "", uint32(0) // of the entry before
 	for e, err := range v.in.Entries(ctx) {
 		if err == nil && d.count.Entries%surveyStep == 0 {
@@ -356,7 +381,10 @@ func (d *surveyed) gather(ctx context.Context, v *view) error {
 						last = i
 					}
 				}
-				d.spans.addContent(x, uint32(min(row, 1<<28)))
+				for r := range place(e, x) {
+					x.Object, x.Off, x.Len = r.Object, r.Off, r.Len
+					d.spans.addContent(x, uint32(min(row, 1<<28)))
+				}
 			}
 		}
 		if d.spans != nil && !d.full {

@@ -88,7 +88,7 @@ func (x *verification) hurts(path string, s format.Severity) {
 // of a view. For other views than the checked one, it gives nothing.
 func (h *Handler) health(v *view) func(path string) healthJSON {
 	x := h.verification(v.Name)
-	if x == nil || v.of != v {
+	if x == nil || v.of != v || v.isAutopsy() {
 		return func(string) healthJSON { return healthJSON{} }
 	}
 	return func(path string) healthJSON {

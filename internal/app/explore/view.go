@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/autopsy"
 	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/store"
 )
@@ -67,7 +68,7 @@ func (h *Handler) viewOf(a *serve.Archive, of *view) (*view, error) {
 		h.mu.Unlock()
 		h.folders.forget(v)
 	})
-	if of == nil {
+	if of == nil && !v.isAutopsy() {
 		h.verify.forget(a.Name, func(checked string) bool { return checked != v.id })
 	}
 	return v, nil
@@ -81,7 +82,7 @@ func (h *Handler) newView(a *serve.Archive, of *view) *view {
 	}
 	if of == nil {
 		v.of = v
-		if h.o.Extra != nil {
+		if h.o.Extra != nil && !v.isAutopsy() {
 			v.Extra = h.o.Extra(v.in)
 		}
 	}
@@ -91,6 +92,9 @@ func (h *Handler) newView(a *serve.Archive, of *view) *view {
 // inView returns the archive of v in another view; "" means the one that it is
 // served in.
 func (q *question) inView(v *view, name string) (*view, error) {
+	if v.isAutopsy() && name != v.name && name != "" {
+		return nil, &holdall.ViewError{Format: v.in.Format().Name, View: name}
+	}
 	v = v.of
 	if name == "" || name == v.name {
 		return v, nil
@@ -100,6 +104,9 @@ func (q *question) inView(v *view, name string) (*view, error) {
 	}
 	return q.use(v.Name, name, v)
 }
+
+// isAutopsy reports whether it is what is left of an archive, which may not open at all.
+func (v *view) isAutopsy() bool { return autopsy.Is(v.name) }
 
 // changed reopens an archive if err reports that it has changed.
 func (h *Handler) changed(err error, seen ...*view) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/app/autopsy"
 )
 
 // A Source is an archive that can be served, described before it is opened.
@@ -39,7 +40,8 @@ type Source struct {
 	// opened again.
 	State func(ctx context.Context) string
 	Every time.Duration
-	// Open opens it in a view, and returns its Version.
+	// Open opens it in a view, and returns its Version. If it knows the views of package autopsy, the
+	// explorer shows what is left of an archive that cannot be opened.
 	Open func(ctx context.Context, view string) (*holdall.Archive, string, error)
 }
 
@@ -169,6 +171,7 @@ type opened struct {
 	whenIdle []func()
 
 	consolidated consolidated
+	cancel       context.CancelFunc // ends its opening
 
 	state  string // before it was opened
 	looked time.Time
@@ -365,14 +368,15 @@ func (s *Set) Use(ctx context.Context, name, view string) (*Archive, error) {
 			s.mu.Unlock()
 			return nil, context.Cause(s.ctx)
 		}
-		o = &opened{key: key, src: src, ready: make(chan struct{})}
+		ctx, cancel := context.WithCancel(s.ctx)
+		o = &opened{key: key, src: src, ready: make(chan struct{}), cancel: cancel}
 		// Its other views are open only because a user looked at them.
 		o.src.Keep = src.Keep && (key.view == src.View || key.view == zarrView || key.view == zarr3View)
 		s.open[key], s.all[o] = o, true
 		s.counts.opens++
 		s.makeRoom()
 		// Not with the context of this request: others wait for the archive, too.
-		s.work.Go(func() { s.openOne(o) })
+		s.work.Go(func() { s.openOne(ctx, o) })
 	}
 	o.refs++
 	s.mu.Unlock()
@@ -386,10 +390,13 @@ func (s *Set) Use(ctx context.Context, name, view string) (*Archive, error) {
 		s.release(o)
 		return nil, o.err
 	}
-	return &Archive{Archive: o.a, Name: name, Address: src.Address, View: viewOf(o.a), Version: o.version, ModTime: src.ModTime, Once: o.once, set: s, o: o}, nil
+	return &Archive{Archive: o.a, Name: name, Address: src.Address, View: viewOf(o.a, key.view), Version: o.version, ModTime: src.ModTime, Once: o.once, set: s, o: o}, nil
 }
 
-func viewOf(in *holdall.Archive) string {
+func viewOf(in *holdall.Archive, asked string) string {
+	if autopsy.Is(asked) {
+		return asked
+	}
 	if view := in.Options().View; view != "" {
 		return view
 	}
@@ -433,21 +440,25 @@ func (o *opened) isReady() bool {
 	}
 }
 
-func (s *Set) openOne(o *opened) {
+func (s *Set) openOne(ctx context.Context, o *opened) {
+	defer o.cancel()
 	state := ""
 	if o.src.State != nil {
-		state = o.src.State(s.ctx)
+		state = o.src.State(ctx)
 	}
-	a, version, err := o.src.Open(s.ctx, o.key.view)
+	a, version, err := o.src.Open(ctx, o.key.view)
 	var once [16]byte
 	rand.Read(once[:])
 	s.mu.Lock()
 	o.state, o.looked = state, time.Now()
 	o.a, o.version, o.err, o.last, o.once = a, version, err, time.Now(), hex.EncodeToString(once[:])
-	if err != nil {
-		s.counts.failures++
-	} else {
+	switch {
+	case err == nil:
 		o.refs++
+	case o.retired && o.refs == 0:
+		s.drop(o)
+	default:
+		s.counts.failures++
 	}
 	s.mu.Unlock()
 	close(o.ready)
@@ -456,7 +467,7 @@ func (s *Set) openOne(o *opened) {
 	}
 	// Keep an index, so that the next start is faster. Current requests do not
 	// wait.
-	_, _ = a.KeepIndex(s.ctx, true)
+	_, _ = a.KeepIndex(ctx, true)
 	s.release(o)
 }
 
@@ -464,8 +475,13 @@ func (s *Set) release(o *opened) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o.refs--
-	if o.isReady() && o.err == nil {
+	switch {
+	case o.isReady() && o.err == nil:
 		o.last = time.Now()
+	case o.refs == 0 && o.key.view == autopsy.Repaired && !o.isReady(): // a plan may take long
+		o.cancel()
+		s.retire(o)
+		return
 	}
 	if o.retired && o.refs == 0 {
 		s.drop(o)

@@ -81,6 +81,26 @@ func (p *Planned) Open(ctx context.Context, name string) (store.Object, error) {
 	return p.Store.Open(ctx, name)
 }
 
+// Origin yields where bytes of an object lie in the archive as it is. What the plan writes lies nowhere.
+func (p *Planned) Origin(name string, off, n int64) iter.Seq[format.Region] {
+	return func(yield func(format.Region) bool) {
+		p.mu.Lock()
+		o, at := p.objects[name], map[store.Object]string{}
+		for source, in := range p.sources {
+			at[in] = source
+		}
+		p.mu.Unlock()
+		if o == nil {
+			return
+		}
+		for in, part := range o.Pieces(off, n) {
+			if object, ok := at[in]; ok && !yield(format.Region{Object: object, Off: part[0], Len: part[1]}) {
+				return
+			}
+		}
+	}
+}
+
 // list yields the planned objects, or what is elsewhere.
 func (p *Planned) list(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
 	if !strings.HasPrefix(prefix, p.name) {

@@ -1,6 +1,6 @@
 // The page shows what its address names. It connects the views; no other module imports it.
-import { plainName, $, el, say, size, count, base, parent } from './base.js';
-import { tabs, ofFolders, here, archive, entry, opened, found, address, read, go, folder, args, hasKind, searching, searches, noSearch } from './state.js';
+import { plainName, $, el, say, size, count, base, parent, isAlone, isDamage } from './base.js';
+import { tabs, ofFolders, here, archive, entry, opened, found, address, read, go, folder, args, hasKind, searching, searches, noSearch, note } from './state.js';
 import { errorPage, crumbs, tabLinks, viewPicker, propertiesOf, alarmsOf } from './frame.js';
 import { Shown } from './shown.js';
 import { help } from './keys.js';
@@ -13,8 +13,9 @@ import { Treemap } from './treemap.js';
 import { Compare } from './compare.js';
 import { Check } from './verify.js';
 import { About } from './about.js';
+import { Damage } from './damage.js';
 
-const screens = { list: Files, map: ByteMap, treemap: Treemap, compare: Compare, verify: Check, about: About };
+const screens = { list: Files, map: ByteMap, treemap: Treemap, compare: Compare, verify: Check, damage: Damage, about: About };
 
 /**
  * What the page shows. Each address, the archive, and the progress of its survey and check are
@@ -42,15 +43,27 @@ class Page {
     await showArchives($('main'), shown);
   }
   async showArchive(shown) {
-    const key = here.archive + '\n' + here.view;
-    if (this.key !== key) {
+    const key = () => here.archive + '\n' + here.view;
+    if (this.key !== key()) {
       this.leave();
-      const a = await shown.json('archive', { a: here.archive, view: here.view });
-      this.enter(key, a);
+      const a = await this.describe(shown);
+      this.enter(key(), a);
     }
     found(here.path ? await this.find(shown, here.path) : undefined);
     this.frame();
     await this.fill(shown);
+  }
+  /** Of an archive that cannot be opened, the page shows what is left. */
+  async describe(shown) {
+    const { archive: a, view } = here;
+    try {
+      return await shown.json('archive', { a, view });
+    } catch (err) {
+      if (shown.ended || isAlone() || view === 'bytes' || !isDamage(err)) throw err;
+      const left = await shown.json('archive', { a, view: 'bytes' }).catch(() => { throw err; });
+      note({ ...noSearch, view: 'bytes', tab: 'damage', path: '', from: undefined, to: undefined });
+      return left;
+    }
   }
   enter(key, a) {
     opened(a);
@@ -95,7 +108,7 @@ class Page {
     $('tabs').hidden = false;
     $('tabs').replaceChildren(...tabLinks(), el('span', { class: 'grow' }), archive.views?.length > 1 ? viewPicker() : '');
     $('title').textContent = plainName(here.archive);
-    $('title').hidden = here.tab === 'verify' || here.tab === 'about';
+    $('title').hidden = ['verify', 'damage', 'about'].includes(here.tab);
     $('side').hidden = !ofFolders.includes(here.tab);
     document.body.dataset.tab = here.tab;
     document.body.dataset.path = here.path;

@@ -1,5 +1,5 @@
 // The list of archives.
-import { plainName, el, say, size, num, count, problem, health } from './base.js';
+import { plainName, el, say, size, num, count, problem, health, isDamage } from './base.js';
 import { address } from './state.js';
 
 const columns = [['name', 'Name'], ['format', 'Format'], ['entries', 'Entries'], ['content', 'Content'], ['stored', 'Stored'], ['health', 'Health']];
@@ -8,7 +8,7 @@ const worst = ['damaged', 'odd', 'unknown', 'unproven', 'structure', 'good'];
 export async function showArchives(main, shown) {
   const { archives, total } = await shown.json('archives');
   if (archives.length === 1 && total === 1 && !location.hash) {
-    const { front } = await shown.json('archive', { a: archives[0].name });
+    const { front } = await shown.json('archive', { a: archives[0].name }).catch(err => { if (!isDamage(err)) throw err; return {}; });
     location.replace(address({ archive: archives[0].name, ...front }));
     return;
   }
@@ -76,7 +76,7 @@ async function watch(r, shown) {
       if (shown.ended) throw err;
       if (err.code === 'busy') { await shown.pause(2000); continue; }
       r.failed = true;
-      r.cells.format.replaceChildren(problem(err));
+      r.cells.format.replaceChildren(problem(err), isDamage(err) ? el('a', { href: address({ archive: r.a.name }) }, 'See what can be recovered') : '');
       r.cells.format.colSpan = 5;
       for (const k of ['entries', 'content', 'stored', 'health']) r.cells[k].remove();
       return;
@@ -91,7 +91,7 @@ async function watch(r, shown) {
     r.cells.entries.textContent = num(s.entries) + soFar;
     r.cells.content.textContent = size(s.bytes) + soFar;
     if (s.error) r.cells.entries.append(el('span', { class: 'badge bad', title: s.error }, 'incomplete'));
-    r.cells.health.replaceChildren(health(a.verify));
+    r.cells.health.replaceChildren(health(a.doubt && a.verify.health === 'unknown' ? { health: 'damaged' } : a.verify));
     r.tr.dataset.state = s.state;
     if (s.state !== 'running' && a.verify.state !== 'running') return;
     await shown.pause(500);

@@ -78,6 +78,7 @@ const question = (path, args) => {
 let answer;
 /** Replaces the server: f takes the parameters of ask.raw, and returns a Response. */
 export function answeredBy(f) { answer = f; }
+export const isAlone = () => !!answer;
 export const ask = {
   url: question,
   /** @param {string} path @param {any} args @param {RequestInit} o @returns {Promise<Response>} */
@@ -135,6 +136,20 @@ export const css = name => getComputedStyle(document.documentElement).getPropert
 export function say(text, aside) {
   $('status').textContent = text;
   if (aside !== undefined) $('aside').textContent = aside;
+}
+/** Whether an error is about what is stored, which can be looked at nevertheless. */
+export const isDamage = err => !['offline', 'not-found', 'busy', 'closed', 'slow', 'forbidden', 'usage', 'changed', 'http'].includes(err.code);
+/** A command line, and a button that copies it. */
+export function commandLine(text) {
+  const line = el('code', { tabindex: '0', role: 'group', 'aria-label': 'Command' }, text);
+  const copy = async e => {
+    try { await navigator.clipboard.writeText(text); } catch { // only secure pages may
+      getSelection().selectAllChildren(line);
+      document.execCommand('copy');
+    }
+    e.target.textContent = 'Copied';
+  };
+  return el('div', { class: 'command' }, line, el('button', { type: 'button', onclick: copy }, 'Copy'));
 }
 export const problem = err => el('p', { class: 'fault', role: 'alert' }, err.message);
 export const quiet = err => { if (err.name !== 'AbortError') throw err; };

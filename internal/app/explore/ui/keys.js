@@ -2,7 +2,7 @@
 import { $, el } from './base.js';
 
 const keys = [
-  ['/', 'search names (or contents, with “in contents”)'], ['l m t c v i', 'files, byte map, treemap, compare, check, about'],
+  ['/', 'search names (or contents, with “in contents”)'], ['l m t c v x i', 'files, byte map, treemap, compare, check, damage, about'],
   ['↑ ↓ PgUp PgDn Home End', 'move in a list'], ['Enter', 'open a folder or file'], ['Backspace', 'go to the parent folder'],
   ['→ ←', 'in the tree: expand, collapse'], ['1 2 3', 'sort by name, size, time'], ['d', 'download the selection'],
   ['Space', 'select several; also Ctrl+click or Shift+click'], ['+ −', 'on the map: zoom in, zoom out'],

@@ -29,6 +29,7 @@ export class ByteMap {
     this.strip = el('canvas', { class: 'strip', 'aria-hidden': 'true' });
     this.told = el('p', { id: 'map-told', class: 'told', role: 'status' });
     this.legend = el('ul', { class: 'legend', 'aria-label': 'What the colours mean' });
+    this.of = {}; // which archive, if not the shown one
     this.by = 'use'; this.only = undefined; // the code of the only use or class shown
     this.pick = el('select', { 'aria-label': 'Colour by', onchange: e => { this.by = e.target.value; this.only = undefined; this.overview(); this.load(); } }, Object.entries(colourings).map(([v, [name]]) => el('option', { value: v }, name)));
     this.tip = el('div', { class: 'tip', hidden: true });
@@ -53,7 +54,7 @@ export class ByteMap {
       this.told.textContent = 'Reading the archive…';
       let first;
       try {
-        first = await fetchMap({ cells: 1 });
+        first = await fetchMap({ ...this.of, cells: 1 });
       } catch (err) {
         this.stage.classList.remove('loading');
         this.told.textContent = '';
@@ -110,7 +111,7 @@ export class ByteMap {
   }
   async overview() {
     const cells = Math.max(16, Math.floor(this.strip.clientWidth));
-    try { this.all = await fetchMap({ cells, by: this.by }); } catch { return; }
+    try { this.all = await fetchMap({ ...this.of, cells, by: this.by }); } catch { return; }
     this.paintStrip();
   }
   async load() {
@@ -120,7 +121,7 @@ export class ByteMap {
     const stop = this.under = new AbortController(), began = performance.now();
     let map;
     try {
-      map = await fetchMap({ from: this.from, to: this.to, cells: this.cells, by: this.by }, stop.signal);
+      map = await fetchMap({ ...this.of, from: this.from, to: this.to, cells: this.cells, by: this.by }, stop.signal);
     } catch (err) {
       if (err.name !== 'AbortError') say(err.message);
       return;
@@ -248,7 +249,7 @@ export class ByteMap {
     const [from, to] = this.range(i);
     this.looking?.abort();
     this.looking = new AbortController();
-    return ask.json('map/at', args({ from, to, limit: 3 }), { signal: this.looking.signal });
+    return ask.json('map/at', args({ ...this.of, from, to, limit: 3 }), { signal: this.looking.signal });
   }
   async at(i) {
     if (i < 0 || this.closed) return;

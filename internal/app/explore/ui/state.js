@@ -5,7 +5,7 @@ import { fileURL, parent } from './base.js';
 /** The views of an archive: the name in addresses, the shown name, and the key. */
 export const tabs = [
   ['list', 'Files', 'l'], ['map', 'Byte map', 'm'], ['treemap', 'Treemap', 't'],
-  ['compare', 'Compare', 'c'], ['verify', 'Check', 'v'], ['about', 'About', 'i'],
+  ['compare', 'Compare', 'c'], ['verify', 'Check', 'v'], ['damage', 'Damage', 'x'], ['about', 'About', 'i'],
 ];
 /** The views that show one folder, with the tree beside them. */
 export const ofFolders = ['list', 'treemap', 'compare'];

@@ -1,6 +1,7 @@
 // A check of the archive: its progress and its findings.
 import { el, ask, size, num, count, hex, duration, problem, health } from './base.js';
 import { here, args, address, archive, hasKind } from './state.js';
+import { recovery } from './recovery.js';
 
 export class Check {
   constructor(main) {
@@ -15,13 +16,14 @@ export class Check {
     this.bar = el('progress', { max: '1', 'aria-label': 'Progress of the check', hidden: true });
     this.list = el('ol', { class: 'problems' });
     this.moreButton = el('button', { type: 'button', class: 'quiet', hidden: true, onclick: () => this.more() }, 'More');
+    this.help = el('div');
     main.append(el('div', { class: 'sheet check' }, el('h1', {}, 'Check ', this.badge), el('p', { class: 'lead' }, 'Reads the archive and compares it with its own checksums. Nothing is changed.'),
-      el('div', { class: 'group' }, this.full, this.quick, this.stop), this.bar, this.told, this.list, this.moreButton));
+      el('div', { class: 'group' }, this.full, this.quick, this.stop), this.bar, this.told, this.list, this.moreButton, this.help));
     this.problems = [];
   }
   close() { this.events?.close(); document.body.dataset.check = ''; }
   focus() { (this.full.hidden ? this.stop : this.full).focus(); }
-  async show() { if (!this.events) this.listen(); this.focus(); }
+  async show(dir, file, shown) { this.page = shown; if (!this.events) this.listen(); this.focus(); }
   listen() {
     this.events?.close();
     this.problems = []; this.list.replaceChildren(); this.shown = 0;
@@ -59,6 +61,9 @@ export class Check {
       failed: 'The check failed: ' + v.why,
     }[v.state];
     if (v.state === 'complete' && !found) this.list.replaceChildren();
+    const bad = v.state === 'complete' && v.counts?.error;
+    if (!bad) this.help.replaceChildren();
+    else if (!this.help.firstChild) this.help.append(el('button', { type: 'button', id: 'preview-repair', onclick: () => recovery(this.help, this.page) }, 'See what can be recovered'));
     document.body.dataset.check = v.state;
     document.body.dataset.health = v.health;
   }
