@@ -199,10 +199,13 @@ func eval[T any](b *tab, js string) T {
 func (b *tab) text(js string) string { b.t.Helper(); return eval[string](b, "String("+js+")") }
 func (b *tab) run(js string)         { b.t.Helper(); eval[chromedp.Void](b, "(() => { "+js+" })()") }
 
+// patience is for pages that hang. A slow machine needs far less.
+const patience = 5 * time.Minute
+
 // wait waits until the page says so.
 func (b *tab) wait(js string) {
 	b.t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(8 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(8 * time.Millisecond) {
 		if eval[bool](b, "!!("+js+")") {
 			return
 		}

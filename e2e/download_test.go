@@ -29,7 +29,7 @@ func (b *tab) keeps() string {
 // kept waits for a download.
 func (b *tab) kept(dir, name string) []byte {
 	b.t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		if content, err := os.ReadFile(filepath.Join(dir, name)); err == nil && len(content) > 0 {
 			return content
 		}

@@ -92,7 +92,7 @@ func TestAnArchiveIsReplacedWhileItIsLookedAt(t *testing.T) {
 	b.wait("document.getElementById('row-0')?.innerText.includes('old.txt')")
 	put("new.txt", "what is there now, and longer")
 	// The server looks at the folder again every two seconds: one asks as people do.
-	for deadline := time.Now().Add(15 * time.Second); !strings.Contains(b.text("document.getElementById('row-0')?.innerText"), "new.txt"); {
+	for deadline := time.Now().Add(patience); !strings.Contains(b.text("document.getElementById('row-0')?.innerText"), "new.txt"); {
 		if time.Now().After(deadline) {
 			t.Fatal("the new one is never shown")
 		}

@@ -433,6 +433,9 @@ func (m *repairer) local(off int64) (_ *found, next int64, _ error) {
 	return nil, 0, nil
 }
 
+// programs is how a program begins that unpacks the zip behind it.
+var programs = []string{"MZ", "\x7fELF", "#!"}
+
 // room returns the size of the reads for n bytes.
 func room(n int64) int { return int(min(n, 256<<10)) }
 
@@ -491,6 +494,19 @@ func (m *repairer) plan(damaged bool) (format.Plan, error) {
 		}
 	}
 	slices.SortStableFunc(fine, func(a, b found) int { return cmp.Compare(a.at, b.at) })
+	if before := int64(0); m.listed == 0 { // nothing tells what else there was
+		var b [4]byte
+		if err := m.obj.ReadAt(m.ctx, b[:], 0); err != nil {
+			return format.Plan{}, err
+		}
+		for _, x := range fine {
+			isProgram := before == 0 && slices.ContainsFunc(programs, func(begins string) bool { return bytes.HasPrefix(b[:], []byte(begins)) })
+			if n := x.at - before; n > 0 && !isProgram {
+				kit.Say(&m.p.Lost, "%d bytes at byte %d belong to no file that was found, and no directory tells what they are", n, before)
+			}
+			before = max(before, x.end)
+		}
+	}
 	if fine[0].at < m.base || m.base != 0 && !placed {
 		// What the end record says about bytes before the archive cannot be right.
 		m.base, m.dirOff = 0, m.size

@@ -64,7 +64,7 @@ func known(t testing.TB) []byte {
 func TestRepairKeepsWhatIsRight(t *testing.T) {
 	header := func(b []byte, name string) int { return bytes.Index(b, []byte(name)) - localLen }
 	row := func(b []byte, name string) int { return bytes.LastIndex(b, []byte(name)) - rowLen }
-	for from, whole := range map[string][]byte{"ours": known(t), "streamed": sample(t, ""), "behind a program": append([]byte(strings.Repeat("a program. ", 99)), sample(t, "")...)} {
+	for from, whole := range map[string][]byte{"ours": known(t), "streamed": sample(t, ""), "behind a program": append([]byte("#!"+strings.Repeat("a program. ", 99)), sample(t, "")...)} {
 		all, _, _ := listed(t, whole)
 		dir := bytes.Index(whole, []byte(rowMagic))
 		for what, c := range map[string]struct {
@@ -234,4 +234,14 @@ func FuzzRepair(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Without a directory, nothing tells what the bytes are in front of the first header that is left.
+func TestACutHeadIsALoss(t *testing.T) {
+	whole := sample(t, "")
+	cut := whole[bytes.Index(whole, []byte("d/text"))+1 : bytes.Index(whole, []byte(rowMagic))]
+	_, plan, err := repaired(t, cut)
+	if err != nil || !plan.Partial || !strings.Contains(strings.Join(plan.Lost, "\n"), "at byte 0 belong to no file") {
+		t.Errorf("%+v, %v", plan, err)
+	}
 }

@@ -131,6 +131,37 @@ type damageJSON struct {
 	Size     int64    `json:"size"`
 	Volumes  []volume `json:"volumes"` // their names are entries of the view of bytes
 	Command  string   `json:"command"`
+	Looks    []looked `json:"looks"` // the most frequent ones first
+}
+
+// looked is how many bytes look alike.
+type looked struct {
+	Look  string `json:"look"`
+	Bytes int64  `json:"bytes"`
+}
+
+// mostLooks limits the looks that are told.
+const mostLooks = 8
+
+// looks returns what the bytes of an archive look like, for one in the view of bytes.
+func (v *view) looks(ctx context.Context) ([]looked, error) {
+	sums := map[string]int64{}
+	for s, err := range bytemap.Spans(ctx, v.in) {
+		if err != nil {
+			return nil, err
+		}
+		look := s.Label
+		if s.Use == bytemap.Content {
+			look = autopsy.Look(look)
+		}
+		sums[look] += s.Len
+	}
+	list := []looked{}
+	for look, n := range sums {
+		list = append(list, looked{look, n})
+	}
+	slices.SortFunc(list, func(a, b looked) int { return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Look, b.Look)) })
+	return list[:min(len(list), mostLooks)], nil
 }
 
 // damage says what is wrong with an archive, as far as the attempt to open it shows.
@@ -145,6 +176,9 @@ func (q *question) damage() error {
 		return err
 	}
 	j.Command = q.h.command(left, "")
+	if j.Looks, err = left.looks(q.ctx()); err != nil {
+		return err
+	}
 	for _, name := range about.Volumes[:min(len(about.Volumes), maxVolumes)] {
 		size, _ := left.in.VolumeSize(q.ctx(), name)
 		shown := path.Base(name)

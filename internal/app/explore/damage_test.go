@@ -124,7 +124,20 @@ func firstScreen(t testing.TB, st store.Store, name string, o holdall.OpenOption
 			Name       string
 			Base, Size int64
 		}
+		Looks []struct {
+			Look  string
+			Bytes int64
+		}
 	}](s, "/api/damage", "a", base)
+	seen := int64(0)
+	for _, x := range d.Looks {
+		if seen += x.Bytes; x.Look == "" || x.Bytes <= 0 {
+			t.Errorf("%s: %d bytes look like %q", name, x.Bytes, x.Look)
+		}
+	}
+	if seen > d.Size || seen < d.Size && len(d.Looks) < 8 {
+		t.Errorf("%s: it says what %d of %d bytes look like", name, seen, d.Size)
+	}
 	if !strings.HasSuffix(d.Happened, ".") && !strings.Contains(d.Happened, ":") || !strings.HasPrefix(d.Command, "holdall repair ") || len(d.Volumes) == 0 {
 		t.Errorf("%s: it is said that %+v", name, d)
 	}

@@ -18,7 +18,8 @@ export class Damage {
     this.map = el('div', { class: 'places' });
     this.at = el('p', { class: 'told', role: 'status' });
     this.bytes = el('div', { class: 'bytes' });
-    this.places = el('section', { 'aria-label': 'Its bytes' }, el('h2', {}, 'Its bytes'), this.map, this.at, this.bytes);
+    this.looks = el('p', { class: 'hint' });
+    this.places = el('section', { 'aria-label': 'Its bytes' }, el('h2', {}, 'Its bytes'), this.looks, this.map, this.at, this.bytes);
     main.append(el('div', { class: 'sheet damage' }, this.head, this.plan, this.places));
   }
   close() { this.picture?.close(); this.rows?.close(); document.body.dataset.damage = document.body.dataset.plan = ''; }
@@ -32,6 +33,7 @@ export class Damage {
       technical].filter(Boolean));
     this.focus();
     this.places.hidden = !d.size;
+    this.looks.textContent = 'They look like: ' + d.looks.map(x => `${x.look} ${size(x.bytes)}`).join(', ') + '.';
     const planned = d.size ? recovery(this.plan, shown) : this.plan.replaceChildren(el('p', {}, 'Perhaps there is another copy, or the file was created but never written.'));
     if (d.size) await shown.attempt(() => this.draw('bytes', 'kind'), err => this.map.replaceChildren(problem(err)));
     if (!shown.ended) document.body.dataset.damage = '1';

@@ -29,7 +29,7 @@ export class Face {
     if (picture && usual()) {
       const box = part(picture), img = el('img', { alt: picture.n, decoding: 'async' });
       box.classList.add('shows');
-      img.onerror = () => img.replaceWith(el('p', { class: 'hint' }, 'cannot be shown'));
+      img.onerror = () => { box.remove(); this.box.hidden = !this.box.childElementCount; };
       box.append(picture.s > most.picture ? el('p', { class: 'hint' }, 'too large to show here: ' + size(picture.s)) : img);
       if (picture.s <= most.picture) img.src = urlOf(at(picture));
       this.box.append(box);
