@@ -200,7 +200,7 @@ func (b *tab) text(js string) string { b.t.Helper(); return eval[string](b, "Str
 func (b *tab) run(js string)         { b.t.Helper(); eval[chromedp.Void](b, "(() => { "+js+" })()") }
 
 // patience is for pages that hang. A slow machine needs far less.
-const patience = 5 * time.Minute
+const patience = 2 * time.Minute
 
 // wait waits until the page says so.
 func (b *tab) wait(js string) {

@@ -51,7 +51,7 @@ func TestWhateverIsOpenedHasAFirstScreen(t *testing.T) {
 	b.visit("")
 	b.wait("document.querySelectorAll('.archives [role=alert]').length === 6")
 	b.shot("damage-list-1440-light")
-	for _, x := range []struct{ name, plan string }{{"cut.zip", "partial"}, {"headless.zip", "whole"}, {"head.caf", "whole"}, {"cut.caf", "nothing"}, {"noise.caf", "nothing"}, {"empty.caf", ""}} {
+	for _, x := range []struct{ name, plan string }{{"cut.zip", "partial"}, {"headless.zip", "partial"}, {"head.caf", "whole"}, {"cut.caf", "nothing"}, {"noise.caf", "nothing"}, {"empty.caf", ""}} {
 		b.size(1440, 1000)
 		b.visit("#/" + x.name)
 		b.wait("document.body.dataset.tab === 'damage' && document.body.dataset.damage === '1'")

@@ -166,6 +166,10 @@ func TestTimesAndFrames(t *testing.T) {
 	b.run("(i => { i.value = 6; i.dispatchEvent(new Event('input')); })(document.querySelector('.axis input'))")
 	b.wait("document.querySelector('.plot + .hint').innerText.includes('at 6 s') && document.querySelector('.axis output').innerText === '6 of 0–11'")
 	b.looks("frames", "#folder-about")
+	// It plays up to the last frame, at the rate of the frames.
+	b.run("(i => { i.value = 9; i.dispatchEvent(new Event('input')); })(document.querySelector('.axis input'))")
+	b.click("#play")
+	b.wait("document.querySelector('.plot + .hint').innerText.includes('at 8.5 s') && document.querySelector('.axis output').innerText === '11 of 0–11' && document.querySelector('#play').innerText === 'Play'")
 	b.visit("#/tables.nwb/acquisition/colour/data")
 	b.wait("document.body.dataset.plot?.startsWith('colours') && document.querySelector('.plot + .hint').innerText.includes('24 × 32 pixels; at 1 s')")
 	pixel := "[...document.querySelector('.plot').getContext('2d').getImageData(Math.round(document.querySelector('.plot').width * 6 / 32), Math.round(document.querySelector('.plot').height / 2), 1, 1).data].join()"

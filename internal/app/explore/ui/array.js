@@ -46,8 +46,9 @@ export class ArrayView {
     this.canvas = el('canvas', { class: 'plot', tabindex: '0', role: 'img', 'aria-label': 'The elements of the array' });
     this.told = el('p', { class: 'hint', role: 'status' });
     const slider = (name, most, set, said) => {
-      const out = el('output', {}, said(0)), input = el('input', { type: 'range', min: 0, max: most, value: 0, oninput: e => { set(Number(e.target.value)); out.textContent = said(Number(e.target.value)); this.soon(); } });
-      return el('label', { class: 'axis' }, name + ' ', input, out);
+      const out = el('output', {}, said(0)), to = v => { set(v); out.textContent = said(v); };
+      const input = el('input', { type: 'range', min: 0, max: most, value: 0, oninput: e => { to(Number(e.target.value)); this.soon(); } });
+      return { label: el('label', { class: 'axis' }, name + ' ', input, out), move: v => { input.value = v; to(v); } };
     };
     // Images over time are frames.
     const before = shape.length - (this.a.colours ? 3 : 2), name = axis => axis === 0 && this.frames ? 'frame' : `axis ${axis}`;
@@ -56,7 +57,11 @@ export class ArrayView {
     const sliders = shape.slice(0, Math.max(0, before)).map((n, axis) => slider(name(axis), n - 1, v => { this.from[axis] = v; }, v => `${num(v)} of 0–${num(n - 1)}`));
     if (this.traces && shape[1] > lanes) sliders.push(slider('channels', shape[1] - lanes, v => { this.channels = [v, v + lanes]; }, v => `${num(v)} to ${num(v + lanes - 1)} of ${num(shape[1])}`));
     this.soon = later(() => this.load(), 80);
-    box.append(...sliders, this.canvas, this.told);
+    if (this.frames && shape[0] > 1) {
+      this.player = el('button', { type: 'button', id: 'play', onclick: () => { if (this.playing) this.stop(); else this.play(sliders[0], shape[0]); } }, 'Play');
+      sliders[0].label.append(this.player);
+    }
+    box.append(...sliders.map(s => s.label), this.canvas, this.told);
     this.watch = new ResizeObserver(() => this.paint());
     this.watch.observe(this.canvas);
     this.canvas.addEventListener('pointermove', e => this.hover(e));
@@ -74,6 +79,25 @@ export class ArrayView {
       });
     }
   }
+  /** Shows one frame after the other, at their rate as far as they arrive, up to the last one. */
+  async play(slider, n) {
+    const rate = this.a.scale?.rate, step = Math.max(1, Math.round((rate || 0) / 25)), { signal } = this.dead, mine = this.playing = {};
+    let was, pause = 1000 * step / (rate || 10); // without a rate, the time since the frame before
+    this.player.textContent = 'Pause';
+    if (this.from[0] >= n - 1) slider.move(0);
+    while (this.playing === mine && !signal.aborted && this.from[0] < n - 1) {
+      const next = performance.now() + pause;
+      slider.move(Math.min(n - 1, this.from[0] + step));
+      await this.load();
+      if (document.body.dataset.plot === 'failed') break;
+      const at = this.clock?.(this.from[0]);
+      if (!rate && at > was) pause = Math.min(1000, Math.max(40, 1000 * (at - was)));
+      was = at;
+      await new Promise(f => setTimeout(f, Math.max(0, next - performance.now())));
+    }
+    if (this.playing === mine) this.stop();
+  }
+  stop() { this.playing = undefined; this.player.textContent = 'Play'; }
   async load() {
     this.under?.abort();
     const stop = this.under = new AbortController();
