@@ -100,7 +100,7 @@ func TestAListIsPrinted(t *testing.T) {
 	}
 	b.run("dispatchEvent(new Event('afterprint'))")
 	b.wait("!document.querySelector('.printed')")
-	// Of a longer list, the key loads what fits on paper, and the last line has the number of the others.
+	// If a list is longer, Ctrl+P loads the rows that fit on paper. The last line says how many are left out.
 	b = open(t, served(t, written(t, "many.tar", func(add func(string, []byte)) {
 		for i := range 4000 {
 			add(fmt.Sprintf("f%04d", i), nil)

@@ -106,6 +106,9 @@ func ours(t *testing.T, b []byte) (list []string, err error) {
 
 var digits = strings.Repeat("0123456789", 10)
 
+// headless has no member, only the pax header of one.
+const headless = "pax-path-hdr.tar"
+
 // otherwise has the tars whose listing differs from archive/tar, with their entries.
 var otherwise = map[string]struct {
 	list  []string
@@ -118,6 +121,7 @@ var otherwise = map[string]struct {
 	"pax-bad-hdr-file.tar":       {[]string{`file "foo", 684 bytes, 50086c36`}, true, "damaged pax records are left out, as GNU's tar and bsdtar do"},
 	"pax-bad-hdr-large.tar.bz2":  {[]string{`file "` + strings.Repeat("X", 100) + `", 0 bytes, 0`}, true, "so are too long ones"},
 	"pax-bad-mtime-file.tar":     {[]string{`file "foo", 684 bytes, 50086c36`}, false, "a time that is none is not used, as GNU's tar and bsdtar do"},
+	headless:                     {nil, true, "it ends behind the pax header of a member, which archive/tar passes over"},
 	"pax-nul-path.tar":           {[]string{`file "` + digits + `", 0 bytes, 0`}, true, "a path that cannot be one is left out"},
 	"pax-nul-xattrs.tar":         {[]string{`file "bad-null.txt", 0 bytes, 0`}, false, "extended attributes are not read"},
 	"writer-big-long.tar.base64": {[]string{`file "` + strings.Repeat("longname/", 15) + `16gig.txt": its 17179869184 bytes extend beyond the end of the archive at 1536`}, true, "it is cut off behind its header"},
@@ -147,7 +151,7 @@ func TestTarsOfTheStandardLibrary(t *testing.T) {
 		want, werr := theirs(flat)
 		doubt := werr != nil
 		if x, ok := otherwise[name]; ok {
-			if want, doubt = x.list, x.doubt; werr == nil && doubt {
+			if want, doubt = x.list, x.doubt; werr == nil && doubt && name != headless {
 				t.Errorf("%s: archive/tar finds nothing wrong", name)
 			}
 		}

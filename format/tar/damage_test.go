@@ -658,3 +658,27 @@ func TestFoldersOfIncrementalBackupsAreFolders(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A member of which only the headers in front of its own are left is lost, wherever the cut is.
+func TestAMemberWithoutItsHeaderIsALoss(t *testing.T) {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, h := range []*tar.Header{{Name: "f00", Format: tar.FormatUSTAR}, {Name: "last", PAXRecords: map[string]string{"z.last": "x"}, Format: tar.FormatPAX}} {
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range []int{blockSize + 1, 2 * blockSize, 2*blockSize + 20, 3*blockSize - 1, 3 * blockSize, 3*blockSize + 7} {
+		b := out.Bytes()[:n]
+		for name, b := range map[string][]byte{"x.tar": b, "x.tgz": zipped(t, b, len(b)), "x.tar.zst": compressed(t, b)} {
+			got, plan, err := repaired(t, name, b)
+			if err != nil || !plan.Partial {
+				t.Errorf("%s of %d bytes: %+v, %v", name, n, plan, err)
+				continue
+			}
+			if list := sound(t, name, name, got); !slices.Equal(list, []string{"f00"}) {
+				t.Errorf("%s of %d bytes: %q", name, n, list)
+			}
+		}
+	}
+}

@@ -81,6 +81,7 @@ func newScanner(src *source) *scanner { return &scanner{src: src} }
 func (s *scanner) next() error {
 	s.forget()
 	s.told = 0
+	within := false // a member's other headers were read, and not yet its own
 	for first := true; ; first = false {
 		if first {
 			s.start = s.src.at + s.behind
@@ -90,6 +91,9 @@ func (s *scanner) next() error {
 			return err
 		}
 		b, d, err := s.readHeader()
+		if err == io.EOF && within && !s.ended {
+			err = io.ErrUnexpectedEOF
+		}
 		if err != nil {
 			return err
 		}
@@ -121,6 +125,7 @@ func (s *scanner) next() error {
 			case typeLongLink:
 				s.link = append(s.link[:0], tarhead.Text(content)...)
 			}
+			within = within || kind != typeGlobalPax
 			if err != nil {
 				s.wrong(format.Error, err.Error()+"; this record and those after it are not used")
 				if err := s.repairPax(kind); err != nil {
@@ -134,6 +139,7 @@ func (s *scanner) next() error {
 			return err
 		}
 		s.forget()
+		within = false
 	}
 }
 

@@ -140,7 +140,7 @@ type looked struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// mostLooks limits the looks that are told.
+// mostLooks is how many looks are listed.
 const mostLooks = 8
 
 // looks returns what the bytes of an archive look like, for one in the view of bytes.

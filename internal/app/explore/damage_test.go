@@ -139,7 +139,7 @@ func firstScreen(t testing.TB, st store.Store, name string, o holdall.OpenOption
 		t.Errorf("%s: it says what %d of %d bytes look like", name, seen, d.Size)
 	}
 	if !strings.HasSuffix(d.Happened, ".") && !strings.Contains(d.Happened, ":") || !strings.HasPrefix(d.Command, "holdall repair ") || len(d.Volumes) == 0 {
-		t.Errorf("%s: it is said that %+v", name, d)
+		t.Errorf("%s: the first screen says %+v", name, d)
 	}
 	if a := ask[struct{ Can []string }](s, "/api/archive", "a", base, "view", autopsy.Bytes); !slices.Contains(a.Can, "damage") {
 		t.Errorf("%s: its bytes can %q", name, a.Can)

@@ -6,7 +6,7 @@ import { tabs, here, archive, entry, address, go, hasKind, noSearch } from './st
 export function errorPage(err, { again, archive: whole, view }) {
   return el('div', { class: 'empty' }, el('h1', {}, 'Cannot show this'), problem(err),
     err.code === 'offline' && el('p', {}, 'Is it still running? The archives reappear when the server is back.'),
-    isAlone() && ['bad-data', 'bad-digest', 'changed', 'unreadable'].includes(err.code) && [el('p', {}, 'If the archive is damaged, this writes what can be recovered of it to a new one:'), commandLine(`holdall repair ${quoted(here.archive)} -o ${quoted('repaired-' + here.archive)}`)],
+    isAlone() && ['bad-data', 'bad-digest', 'changed', 'unreadable'].includes(err.code) && [el('p', {}, 'If the archive is damaged, this writes what can be recovered of it to a new one:'), commandLine(`holdall repair ${quoted(here.archive)} -o ${quoted(here.archive.replace(/^.[^.]*/, '$&-repaired'))}`)],
     el('p', { class: 'group' },
       err.code !== 'not-found' && el('button', { type: 'button', id: 'again', onclick: again }, 'Try again'),
       view && el('a', { href: address({ archive: here.archive, tab: 'list' }) }, 'Show the archive in its default view'),
