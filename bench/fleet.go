@@ -132,7 +132,7 @@ func (g packingFleet) outputs() []string {
 func (g packingFleet) remove() error { return removeAll(g.outputs()) }
 
 func (g packingFleet) verb(verb string, args ...string) []string {
-	return append([]string{g.bin, "fleet", verb, "-q", "--db", filepath.Join(g.folder, g.name), "--queue", g.queue}, args...)
+	return append([]string{g.bin, "fleet", verb, "-q", "--catalog", filepath.Join(g.folder, g.name), "--queue", g.queue}, args...)
 }
 
 func (g packingFleet) plan(target string, args ...string) []string {
@@ -140,7 +140,7 @@ func (g packingFleet) plan(target string, args ...string) []string {
 }
 
 func (g packingFleet) planned(target string, args ...string) command {
-	return command{{g.bin, "catalog", "init", "--db", filepath.Join(g.folder, g.name)}, g.plan(target, args...)}
+	return command{{g.bin, "catalog", "init", "--catalog", filepath.Join(g.folder, g.name)}, g.plan(target, args...)}
 }
 
 // read calls do with the catalogue, which it may change.

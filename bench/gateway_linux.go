@@ -416,7 +416,7 @@ func (s *suite) live(of s3Server, l *life) (err error) {
 		return err
 	}
 	if of.name == ourGateway.name {
-		compact := exec.CommandContext(s.ctx, s.bin, "fleet", "compact", "-q", "--db", filepath.Join(dir, gateBucket+".catalog"), "--queue", filepath.Join(dir, "queue.db"), "--grace", "0s")
+		compact := exec.CommandContext(s.ctx, s.bin, "fleet", "compact", "-q", "--catalog", filepath.Join(dir, gateBucket+".catalog"), "--queue", filepath.Join(dir, "queue.db"), "--grace", "0s")
 		if text, err := compact.CombinedOutput(); err != nil {
 			return failed(compact.Args, err, text)
 		}

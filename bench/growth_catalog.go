@@ -188,7 +188,7 @@ func growthOfFirstReads(s *suite, n int) (r row, err error) {
 		for i := range s.n {
 			before, had := v.requests.Load(), v.bytes.Load()
 			var f figures
-			if f, err = s.measure([]string{s.bin, "catalog", "find", "--db", v.url + filepath.Base(path), cataloguedName(files / 7 * (i%7 + 1) / 2)}, nil); err != nil {
+			if f, err = s.measure([]string{s.bin, "catalog", "find", "--catalog", v.url + filepath.Base(path), cataloguedName(files / 7 * (i%7 + 1) / 2)}, nil); err != nil {
 				break
 			}
 			*took = (*took).best(f)
@@ -198,7 +198,7 @@ func growthOfFirstReads(s *suite, n int) (r row, err error) {
 			return r, err
 		}
 	}
-	r.peer, r.ours = "holdall catalog find --db http://…/x.catalog NAME", "the same among ten times as many"
+	r.peer, r.ours = "holdall catalog find --catalog http://…/x.catalog NAME", "the same among ten times as many"
 	for k := range requests {
 		r.notes = append(r.notes, fmt.Sprintf("%d requests, %.0f kB", requests[k], float64(bytes[k])/1000))
 	}

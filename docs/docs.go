@@ -1,5 +1,5 @@
 // Package docs embeds pages for the program: the OpenAPI description of what holdall serves, and the
-// description of the command, for its help.
+// reference of the command, for its help.
 package docs
 
 import _ "embed"
@@ -9,7 +9,7 @@ import _ "embed"
 //go:embed openapi.yaml
 var OpenAPI []byte
 
-// CLI describes the command line.
+// Reference describes what the command reads and prints.
 //
-//go:embed cli.md
-var CLI string
+//go:embed reference.md
+var Reference string

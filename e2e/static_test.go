@@ -422,10 +422,10 @@ func TestACatalogueIsLookedIntoWithoutAServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	db := filepath.Join(shop, "x.catalog")
-	run(t, "catalog", "init", "--db", db)
+	run(t, "catalog", "init", "--catalog", db)
 	for from, to := range map[string]string{"one": "shop/one é.caf", "two": "shop/more/two.tar", "three": "shop/more/three.bundle", "far": "elsewhere/far.caf"} {
 		run(t, "pack", "-q", "-o", filepath.Join(dir, to), filepath.Join(dir, "in", from)+"/.")
-		run(t, "catalog", "add", "--db", db, filepath.Join(dir, to))
+		run(t, "catalog", "add", "--catalog", db, filepath.Join(dir, to))
 	}
 	run(t, "browse", "--static", shop, db)
 	index, err := os.ReadFile(db + ".holdall")

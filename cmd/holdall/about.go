@@ -78,15 +78,23 @@ func versionString() string {
 
 func (a *app) formatsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "formats",
+		Use:   "formats [FORMAT]",
 		Short: "List the formats and what each can do",
 		Long: `Lists what each format can do, and what it keeps of an entry:
 
 ` + formatTable() + `
 
-holdall recognises the format of an archive by its bytes. --format sets it.`,
-		Args: args(0, 0, "no arguments"),
-		RunE: func(*cobra.Command, []string) error {
+holdall recognises the format of an archive by its bytes. --as sets it. With
+FORMAT, it prints what that is, and its flags.`,
+		Args: args(0, 1, "at most one format"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				f := format.All().ByName(args[0])
+				if f == nil {
+					return usage("unknown format %q", args[0])
+				}
+				return describeFormat(a.out, f, min(a.width(), 100))
+			}
 			type able struct {
 				Name       string   `json:"name"`
 				Title      string   `json:"title"`

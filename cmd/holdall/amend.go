@@ -19,6 +19,18 @@ type amendedJSON struct {
 	Failed int64 `json:"failed,omitempty"`
 }
 
+func (a *app) lindiCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lindi",
+		Short: "Change LINDI archives, in place",
+		Long: `Changes archives of the format LINDI without writing them anew. Archives of
+other formats do not change: 'holdall convert' writes a changed copy.`,
+	}
+	cmd.AddCommand(a.takes(format.ToOpen|format.ToAmend, a.addCommand(), format.All()...)) // --from opens other formats
+	cmd.AddCommand(a.takes(format.ToAmend|format.ToOpen, a.rmCommand()), a.takes(format.ToAmend|format.ToOpen, a.mvCommand()))
+	return cmd
+}
+
 func (a *app) addCommand() *cobra.Command {
 	var o holdall.AddOptions
 	var from string
@@ -33,10 +45,10 @@ the archive has all of it or none of it.
 With --from SRC, each INPUT is the path of a group or array in SRC: an HDF5
 file, a LINDI archive or another Zarr hierarchy. Without an INPUT, all groups
 and arrays of SRC are added.`,
-		Example: `  holdall add recording.lindi.tar notes.txt
-  holdall add --view zarr recording.lindi.tar zarr-folder
-  holdall add --prefix extra/ recording.lindi.tar notes
-  holdall add recording.lindi.tar --from sorted.nwb processing/ecephys units`,
+		Example: `  holdall lindi add recording.lindi.tar notes.txt
+  holdall lindi add --view zarr recording.lindi.tar zarr-folder
+  holdall lindi add --prefix extra/ recording.lindi.tar notes
+  holdall lindi add recording.lindi.tar --from sorted.nwb processing/ecephys units`,
 		Args: args(1, -1, "an archive and what to add"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			o.OnError = a.entryFailed
@@ -90,7 +102,7 @@ func (a *app) addFrom(ctx context.Context, archive, src string, names []string, 
 		return err
 	}
 	defer in.Close()
-	refers(in, a.writes(archive), src, archive, o.Embed, &o.Refer)
+	refers(in, formatNamed(archive, a.format), src, archive, o.Embed, &o.Refer)
 	return a.amend(ctx, archive, func(m *holdall.Amendment) (int64, error) {
 		defer a.showProgress(o.Meter, "added")()
 		return m.AddFrom(ctx, in, names, o)
@@ -104,8 +116,8 @@ func (a *app) rmCommand() *cobra.Command {
 		Short: "Remove entries from an archive, in place",
 		Long: `Removes entries. The change is atomic. The bytes of removed entries stay in the
 archive; 'holdall convert OLD NEW' writes a new archive without them.`,
-		Example: `  holdall rm recording.lindi.tar notes.txt
-  holdall rm -r --view zarr recording.lindi.tar acquisition/test`,
+		Example: `  holdall lindi rm recording.lindi.tar notes.txt
+  holdall lindi rm -r --view zarr recording.lindi.tar acquisition/test`,
 		Args: args(2, -1, "an archive and what to remove"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.amendNames(ctx, args[0], args[1:], recursive, func(m *holdall.Amendment, name string) error { return m.Remove(ctx, name) })
@@ -124,8 +136,8 @@ func (a *app) mvCommand() *cobra.Command {
 		Short: "Rename an entry or a folder, in place",
 		Long: `Renames an entry, or a folder with everything in it. The new name must be free.
 The change is atomic, and no content is copied.`,
-		Example: `  holdall mv recording.lindi.tar notes.txt readme.txt
-  holdall mv --view zarr recording.lindi.tar acquisition/test acquisition/run1`,
+		Example: `  holdall lindi mv recording.lindi.tar notes.txt readme.txt
+  holdall lindi mv --view zarr recording.lindi.tar acquisition/test acquisition/run1`,
 		Args: args(3, 3, "an archive, a name and a new name"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			from, to := strings.TrimSuffix(args[1], "/"), strings.TrimSuffix(args[2], "/")

@@ -44,6 +44,7 @@ type app struct {
 	noSync   bool
 	verbose  bool
 	dryRun   bool
+	former   []string // what has other names now
 	force    bool
 	patterns []string // of --include and --exclude
 	single   string   // the only input of pack or add
@@ -67,6 +68,7 @@ type asked struct{ format, view string }
 // opening is how flags say that archives are opened.
 type opening struct {
 	asked
+	target     string // the format to write
 	external   []string
 	index      string // the index of an archive to use
 	parity     string // the parity of an archive to repair it with
@@ -86,7 +88,7 @@ type opening struct {
 
 // catalogs are the catalogues of a verb.
 type catalogs struct {
-	db      string                  // --db
+	catalog string                  // --catalog
 	queue   string                  // --queue
 	shelves map[string]*shelf.Shelf // those that are open as archives, by their addresses
 	through []string                // buckets that the archives also show the objects of
@@ -125,6 +127,10 @@ func (a *app) width() int {
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.rootCommand(args)
 	cmd := root
+	if len(args) == 1 && args[0] == "-v" {
+		a.warn("-v is --version now; the next version will not know the old name")
+		args = []string{"--version"}
+	}
 	args, err := verbFor(root, args)
 	if err == nil {
 		root.SetArgs(args)
@@ -186,7 +192,7 @@ func (a *app) saysHealed(address string) func(by string) {
 // written returns the options for opening an archive that the verb has
 // written. The flags are about its input, so they do not apply.
 func (a *app) written() holdall.OpenOptions {
-	return holdall.OpenOptions{Format: a.format, External: a.external, Limits: format.Limits{Index: int64(a.maxIndex)}}
+	return holdall.OpenOptions{Format: a.target, External: a.external, Limits: format.Limits{Index: int64(a.maxIndex)}}
 }
 
 func (a *app) openIn(ctx context.Context, st store.Store, name string, o holdall.OpenOptions) (*holdall.Archive, error) {
@@ -487,59 +493,6 @@ func lookup(ctx context.Context, a *holdall.Archive, name string) (holdall.Entry
 	return e, misspelt(ctx, a, name, err)
 }
 
-// These are the groups of verbs in the help, in their order.
-var (
-	making   = &cobra.Group{ID: "make", Title: "Make and change:"}
-	reading  = &cobra.Group{ID: "read", Title: "Read:"}
-	checking = &cobra.Group{ID: "check", Title: "Check and repair:"}
-	telling  = &cobra.Group{ID: "about", Title: "About holdall:"}
-)
-
-// A verbSpec describes a command below the root that is not built yet.
-type verbSpec struct {
-	name  string
-	group *cobra.Group
-	ops   format.Op // what it does with an archive: the formats' flags for that are its flags
-	make  func(*app) *cobra.Command
-}
-
-func verbs() []verbSpec {
-	const open = format.ToOpen
-	return []verbSpec{
-		{"pack", making, open | format.ToCreate, (*app).packCommand},
-		{"convert", making, open | format.ToCreate, (*app).convertCommand},
-		{"index", making, open, (*app).indexCommand},
-		{"sync", making, open, (*app).syncCommand},
-		{"protect", making, 0, (*app).protectCommand},
-		{"sign", making, open, (*app).signCommand},
-		{"add", making, open | format.ToAmend, (*app).addCommand},
-		{"rm", making, open | format.ToAmend, (*app).rmCommand},
-		{"mv", making, open | format.ToAmend, (*app).mvCommand},
-		{"fleet", making, 0, (*app).fleetCommand},
-		{"ls", reading, open, (*app).lsCommand},
-		{"tree", reading, open, (*app).treeCommand},
-		{"cat", reading, open, (*app).catCommand},
-		{"extract", reading, open, (*app).extractCommand},
-		{"find", reading, open, (*app).findCommand},
-		{"grep", reading, open, (*app).grepCommand},
-		{"browse", reading, open, (*app).browseCommand},
-		{"serve", reading, open, (*app).serveCommand},
-		{"mount", reading, open, (*app).mountCommand},
-		{"catalog", reading, 0, (*app).catalogCommand},
-		{"info", checking, open, (*app).infoCommand},
-		{"map", checking, open, (*app).mapCommand},
-		{"diff", checking, open, (*app).diffCommand},
-		{"sum", checking, open, (*app).sumCommand},
-		{"verify", checking, open | format.ToVerify, (*app).verifyCommand},
-		{"repair", checking, open | format.ToRepair, (*app).repairCommand},
-		{"oak", checking, 0, (*app).oakCommand},
-		{"formats", telling, 0, (*app).formatsCommand},
-		{"cache", telling, 0, (*app).cacheCommand},
-		{"version", telling, 0, (*app).versionCommand},
-		{"man", telling, 0, (*app).manCommand},
-	}
-}
-
 // wholeCommand returns the command with all verbs. Its flags set nothing.
 func wholeCommand() *cobra.Command {
 	return newApp(strings.NewReader(""), io.Discard, io.Discard).rootCommand(nil)
@@ -556,9 +509,9 @@ func (a *app) rootCommand(args []string) *cobra.Command {
 verifies, repairs and converts archives: on disk, over HTTP and in buckets.
 
 ARCHIVE is a path, file:///…, http(s)://…, s3://…, gs://…, az://…, or - for
-standard input. holdall detects the format from the content; --format sets it.
-Verbs that read an archive also accept a folder, or a pattern in quotes of
-several archives: 'd-*.caf'.`,
+standard input. holdall detects the format from the content. Verbs that read an
+archive also accept a folder, or a pattern in quotes of several archives:
+'d-*.caf'. 'holdall ARCHIVE' is short for 'holdall ls ARCHIVE'.`,
 		Example: `  holdall pack -f caf -o docs.caf docs
   holdall ls -l docs.caf
   holdall cat https://example.org/docs.caf guide/intro.md
@@ -568,7 +521,9 @@ several archives: 'd-*.caf'.`,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			a.verb = cmd.Name()
-			if err := environment(cmd); err != nil || len(a.trusted) == 0 {
+			err := a.environment(cmd)
+			a.tellUnused(cmd)
+			if err != nil || len(a.trusted) == 0 {
 				return err
 			}
 			return a.trusts(cmd)
@@ -578,49 +533,31 @@ several archives: 'd-*.caf'.`,
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(flagError)
-	root.SetHelpCommand(helpCommand())
+	root.SetHelpCommand(a.helpCommand())
 	a.globalFlags(root)
-	root.SetUsageFunc(func(cmd *cobra.Command) error { return writeUsage(cmd.OutOrStderr(), cmd, min(a.width(), 100)) })
-	root.AddGroup(making, reading, checking, telling)
-	root.SetHelpCommandGroupID(telling.ID)
-	root.SetCompletionCommandGroupID(telling.ID)
+	root.SetUsageFunc(func(cmd *cobra.Command) error { return a.writeUsage(cmd.OutOrStderr(), cmd, min(a.width(), 100)) })
+	root.AddGroup(making, reading, checking)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.Flags().Bool("version", false, "print the version")
 	used := verbs()
 	word, _ := firstWord(root.PersistentFlags(), args)
 	if i := slices.IndexFunc(used, func(v verbSpec) bool { return v.name == word }); i >= 0 {
 		used = used[i : i+1]
 	} else {
-		root.AddCommand(topicCommands()...)
+		root.AddCommand(a.topicCommands()...)
 	}
 	for _, v := range used {
 		cmd := v.make(a)
-		cmd.GroupID = v.group.ID
-		root.AddCommand(a.takes(v.ops, cmd, format.All()...))
+		if cmd.Hidden = v.group == nil; !cmd.Hidden {
+			cmd.GroupID = v.group.ID
+		}
+		root.AddCommand(a.takes(v.ops|v.once, cmd, format.All()...))
+		if v.once != 0 {
+			hideOthers(cmd, v.ops)
+		}
 	}
 	a.completions(root)
 	return root
-}
-
-func (a *app) globalFlags(root *cobra.Command) {
-	f := root.PersistentFlags()
-	f.BoolVar(&a.json, "json", false, "print results and errors as JSON")
-	f.BoolVarP(&a.quiet, "quiet", "q", false, "print results and errors only")
-	f.Var(newChoice(&a.progress, "auto", "bar", "plain", "none"), "progress", "show progress: bar, plain, none, or auto, a bar on a terminal")
-	f.Var(newChoice(&a.color, "auto", "always", "never"), "color", "colour results and messages: always, never, or auto, on a terminal")
-	f.BoolVar(&a.exact, "bytes", false, "print sizes in bytes")
-	f.BoolVar(&a.noSync, "no-sync", false, "do not sync to disk before an archive appears under its name")
-	named := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return f == shelf.Format || f.Open == nil }) // that one is recognised by its address
-	a.formatFlag(root, f, "format of the archive, if detection fails: ", named)
-	f.StringVar(&a.view, "view", "", "show another view of the archive, if its format has several")
-	f.StringSliceVar(&a.external, "external", nil, "where references may lead: addresses, any, or none (default the archive's own folder or server)")
-	f.StringVar(&a.index, "index", "", "index to open the archive with, or none (default the one beside it or in the cache)")
-	f.StringVar(&a.cacheDir, "cache-dir", "", "folder that caches blocks of remote archives, for all processes")
-	f.Var(&a.cacheSize, "cache-size", "how much --cache-dir holds (default 10GiB)")
-	f.StringVar(&a.parity, "parity", "", "parity file to repair reads with, or none (default the one beside the archive)")
-	f.Var((*passwordFlag)(&a.password), "password-file", "file with the password of an encrypted archive, in its first line")
-	f.StringSliceVar(&a.trusted, "trusted", nil, "public key, or a file of one: read only what it has signed")
-	f.BoolVar(&a.noVerify, "no-verify", false, "do not compare what is read with recorded digests")
-	f.Var(&a.whole, "compare-whole", "largest file to read and compare whole when only a part is read (default 1MiB)")
-	f.Var(&a.maxIndex, "max-index", "largest index to accept (default 1GiB)")
 }
 
 // writable returns the formats that can be written. Some are written only by convert.
@@ -629,11 +566,8 @@ func writable(converts bool) []*format.Format {
 }
 
 func (a *app) formatFlag(cmd *cobra.Command, f *pflag.FlagSet, usage string, formats []*format.Format) {
-	names := make([]string, len(formats))
-	for i, f := range formats {
-		names[i] = f.Name
-	}
-	f.StringVarP(&a.format, "format", "f", "", usage+strings.Join(names, ", "))
+	names := namesOf(formats)
+	f.StringVarP(&a.target, "format", "f", "", usage+strings.Join(names, ", "))
 	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 }
 

@@ -29,21 +29,19 @@ func (a *app) catalogCommand() *cobra.Command {
 offset. One lookup finds a file among millions, and one request reads it.
 
 The catalogue is a folder whose name ends in .catalog, on a disk or in a bucket,
-beside the archives or elsewhere: --db, or $HOLDALL_CATALOG, or one in your data
-folder. It needs no database.`,
-		Example: `  holdall catalog init --db s3://packed/photos.catalog
+beside the archives or elsewhere: --catalog, or $HOLDALL_CATALOG, or one in your
+data folder. It needs no database.`,
+		Example: `  holdall catalog init --catalog s3://packed/photos.catalog
   holdall catalog add https://example.org/docs-00001.caf
   holdall catalog cat guide/intro.md`,
 	}
-	cmd.PersistentFlags().StringVar(&a.db, "db", "", dbUsage)
+	a.catalogFlag(cmd.PersistentFlags())
 	cmd.AddCommand(a.catalogInitCommand(), a.catalogFindCommand(), a.catalogListCommand(), a.catalogRemoveCommand(), a.catalogExportCommand(), a.catalogRelocateCommand(), a.catalogGCCommand())
 	for _, c := range []*cobra.Command{a.catalogAddCommand(), a.catalogCheckCommand(), a.catalogCatCommand(), a.catalogExtractCommand(), a.catalogRebuildCommand()} {
 		cmd.AddCommand(a.takes(format.ToOpen|format.ToVerify, c, format.All()...))
 	}
 	return cmd
 }
-
-const dbUsage = "the catalogue: FOLDER.catalog, on a disk or in a bucket (default $HOLDALL_CATALOG, or holdall/default.catalog in your data folder)"
 
 func (a *app) catalogInitCommand() *cobra.Command {
 	return &cobra.Command{

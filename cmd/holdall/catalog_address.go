@@ -24,7 +24,7 @@ import (
 // catalogAddress returns the address of the user's catalogue. usual is true if
 // no address was given.
 func (a *app) catalogAddress() (address string, usual bool, err error) {
-	if named := cmp.Or(a.db, os.Getenv("HOLDALL_CATALOG")); named != "" {
+	if named := cmp.Or(a.catalog, os.Getenv("HOLDALL_CATALOG")); named != "" {
 		return named, false, nil
 	}
 	dir, err := dataFolder()

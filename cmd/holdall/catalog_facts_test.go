@@ -91,7 +91,7 @@ func TestOddFacts(t *testing.T) {
 	dir := t.TempDir()
 	db := filepath.Join(dir, "x.catalog")
 	run := running(t)
-	run(0, "catalog", "init", "--db", db)
+	run(0, "catalog", "init", "--catalog", db)
 	texts := map[string]string{
 		"sound":  catalog.FactsText(`{"version":"2.7.0","session":{"lab":"A"},"newer":{"x":[1]},"series":[null,{"shape":[-5],"unit":"\u001b[2J"}]}`),
 		"json":   catalog.FactsText("{"),
@@ -102,7 +102,7 @@ func TestOddFacts(t *testing.T) {
 		"object": `{"nwb":{}}`,
 	}
 	a := newApp(nil, &bytes.Buffer{}, &bytes.Buffer{})
-	a.db = db
+	a.catalog = db
 	err := a.withCatalog(t.Context(), forWriting, func(c *book.Book) error {
 		for name, text := range texts {
 			at := catalog.FactsAt(name)
@@ -122,7 +122,7 @@ func TestOddFacts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, errs := run(1, "catalog", "find", "--db", db, "--where", "session.lab = A")
+	out, errs := run(1, "catalog", "find", "--catalog", db, "--where", "session.lab = A")
 	if out != "sound: 2 series\n" {
 		t.Errorf("%q", out)
 	}
@@ -134,14 +134,14 @@ func TestOddFacts(t *testing.T) {
 	if out, _ = run(0, "ls", "--json", db); strings.Contains(out, `"nwb"`) || strings.Count(out, "\n") != len(texts) {
 		t.Error(out)
 	}
-	run(0, "catalog", "export", "--db", db, "sqlite:"+filepath.Join(dir, "x.db"))
+	run(0, "catalog", "export", "--catalog", db, "sqlite:"+filepath.Join(dir, "x.db"))
 	if err := os.WriteFile(filepath.Join(dir, "sound.nwb"), testkit.Read(t, aRecording), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, errs = run(2, "catalog", "add", "--db", db, filepath.Join(dir, "sound.nwb")); !strings.Contains(errs, `does not know: "eeg:sound"`) {
+	if _, errs = run(2, "catalog", "add", "--catalog", db, filepath.Join(dir, "sound.nwb")); !strings.Contains(errs, `does not know: "eeg:sound"`) {
 		t.Error(errs)
 	}
-	if out, _ = run(1, "catalog", "check", "--db", db, filepath.Join(dir, "sound.nwb")); !strings.Contains(out, `does not know: "eeg:sound" [unreadable]`) {
+	if out, _ = run(1, "catalog", "check", "--catalog", db, filepath.Join(dir, "sound.nwb")); !strings.Contains(out, `does not know: "eeg:sound" [unreadable]`) {
 		t.Error(out)
 	}
 }

@@ -83,14 +83,14 @@ func (a *app) catalogRebuildCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rebuild FOLDER|ARCHIVE...",
 		Short: "Make a catalogue that is lost, from its archives",
-		Long: `Makes a new catalogue at --db from archives: those below each FOLDER that a
+		Long: `Makes a new catalogue at --catalog from archives: those below each FOLDER that a
 catalogue had recorded, in the order in which it did, and each ARCHIVE. Files
 and archives that were removed from it stay removed, as far as the objects
 beside the archives (NAME.added-ID) and the old catalogue (NAME.catalog.gone)
 tell. What several catalogues have recorded is done one after the other.
 
 The exit code is 1 if an archive cannot be read.`,
-		Example: `  holdall catalog rebuild --db s3://packed/new.catalog s3://packed`,
+		Example: `  holdall catalog rebuild --catalog s3://packed/new.catalog s3://packed`,
 		Args:    args(1, -1, "a folder or an archive"),
 		RunE: run(func(ctx context.Context, names []string) error {
 			address, _, err := a.catalogAddress()

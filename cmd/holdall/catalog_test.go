@@ -83,7 +83,7 @@ func TestBucketsOfACatalogueInAFolder(t *testing.T) {
 	dir := t.TempDir()
 	db, archive := filepath.Join(dir, "photos.catalog"), filepath.Join(dir, "x.caf")
 	in := testkit.Tree(t, filepath.Join(dir, "in"), map[string]string{"a/b": "one"})
-	for _, args := range [][]string{{"pack", "-o", archive, in}, {"catalog", "init", "--db", db}, {"catalog", "add", "--db", db, "--from", "gs://photos/2026", archive}} {
+	for _, args := range [][]string{{"pack", "-o", archive, in}, {"catalog", "init", "--catalog", db}, {"catalog", "add", "--catalog", db, "--from", "gs://photos/2026", archive}} {
 		var errOut bytes.Buffer
 		if code := newApp(nil, &errOut, &errOut).run(t.Context(), args); code != 0 {
 			t.Fatalf("%v: exit code %d: %s", args, code, errOut.String())

@@ -263,7 +263,13 @@ type line struct {
 	in    []string
 }
 
-func (l line) args() []string { return slices.Concat([]string{l.verb}, l.flags, []string{"--"}, l.in) }
+func (l line) args() []string {
+	verb := []string{l.verb}
+	if slices.Contains([]string{"add", "rm", "mv"}, l.verb) {
+		verb = []string{"lindi", l.verb}
+	}
+	return slices.Concat(verb, l.flags, []string{"--"}, l.in)
+}
 
 // values returns the values of a flag, or "" for one without.
 func (l line) values(flag string) (all []string) {
@@ -504,7 +510,7 @@ func (w *world) line() (l line) {
 		sometimes(12, "--plain", "--strict", "--verify", "--timestamp=1000", "--follow", "--prefix=p/", "-j=1")
 		sometimes(8, "--protect=20%")
 		sometimes(10, "--chunk-size=1kB", "--chunk-size=100kB", "--chunk-max=4kB")
-		sometimes(6, "--dedupe", "--level=fastest", "--level=best", "--sections=1KiB", "--sections=none", "--compression=zstd", "--compression=none", "--shards=2", "--index=inline", "--align=1", "--record-size=1KiB", "--shard-size=1KiB", "--consolidate=1MB")
+		sometimes(6, "--dedupe", "--level=fastest", "--level=best", "--sections=1KiB", "--sections=none", "--compression=zstd", "--compression=none", "--shards=2", "--index-place=inline", "--align=1", "--record-size=1KiB", "--shard-size=1KiB", "--consolidate=1MB")
 		if w.rnd.IntN(10) == 0 {
 			outs = []string{"new", "text.txt", "in2"}
 			sometimes(1, "--format="+w.one("caf", "lindi", "rvn", "databundle", "tar", "zip", "dir"))
@@ -815,7 +821,7 @@ func (w *world) written(l line, s said, after items, say func(string, ...any)) i
 			continue
 		}
 		doubtful := w.damaged[l.in[0]] && l.has("--no-verify") && keepsDigests(w.formats(l)) || l.in[0] == "d.tar"
-		if v := w.run("verify", "--format="+l.value("--format"), name); (v.code == 2 || strings.Contains(v.shown, "error: ")) && !doubtful {
+		if v := w.run("verify", "--as="+l.value("--format"), name); (v.code == 2 || strings.Contains(v.shown, "error: ")) && !doubtful {
 			say("verify says %+v", v)
 		}
 		all, err := inArchive(w.t, name, "", l.value("--format"))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
@@ -57,21 +58,24 @@ store.`,
 	fs := cmd.Flags()
 	fs.BoolVar(&p.o.KeepDamaged, "keep-damaged", false, "write the readable parts of a damaged file as NAME.damaged")
 	a.formatFlag(cmd, fs, "format of DST (default from its extension): dir, bag, ", writable(true))
-	fs.StringVar(&p.from, "from", "", "format of SRC, if detection fails")
-	fs.BoolVar(&p.o.Embed, "embed", false, "LINDI: copy content that SRC only refers to into DST")
-	fs.StringVar(&p.o.Refer, "refer", "", "LINDI: refer to the content of SRC at this address; here is its current one")
+	var as pflag.FlagSet
+	as.StringVar(&a.format, "as", "", "")
+	a.formerly(fs, "from", "", as.Lookup("as"))
+	fs.BoolVar(&p.o.Embed, "embed", false, "copy content that SRC only refers to into DST")
+	fs.StringVar(&p.o.Refer, "refer", "", "refer to the content of SRC at this address; here is its current one")
 	cmd.MarkFlagsMutuallyExclusive("embed", "refer")
+	ofFormat(fs, "lindi", "embed", "refer")
 	return cmd
 }
 
 // convert writes the contents of src as p.out. --format is the format of p.out
 // here.
 func (a *app) convert(ctx context.Context, src string, p packing) error {
-	to, dst := a.format, a.writes(p.out)
+	to, dst := a.target, a.writes(p.out)
 	in, refers := a.openLinked(ctx, src, dst, &p)
 	var err error
 	if !refers {
-		in, err = a.openAs(ctx, src, asked{p.from, a.view}, false)
+		in, err = a.openAs(ctx, src, a.asked, false)
 	}
 	var unseen []format.Problem
 	if !refers && err == nil && a.view == "" && keysWanted(in, dst, src, p.out, &p.o) {
@@ -175,7 +179,7 @@ func linksOf(f *format.Format, refer string) map[string]string {
 // because an index of the file has no links.
 func (a *app) openLinked(ctx context.Context, src string, to *format.Format, p *packing) (*holdall.Archive, bool) {
 	f := format.All().ByExtension(src)
-	if f == nil || f == to || f.ViewOf("") != zarrView || !to.Refers || to.Bare == nil || !to.Bare(p.out) || p.o.Embed || p.from != "" || a.view != "" || a.index != "" {
+	if f == nil || f == to || f.ViewOf("") != zarrView || !to.Refers || to.Bare == nil || !to.Bare(p.out) || p.o.Embed || a.format != "" || a.view != "" || a.index != "" {
 		return nil, false
 	}
 	refer := cmp.Or(p.o.Refer, "here")

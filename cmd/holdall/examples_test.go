@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 var (
@@ -61,17 +63,29 @@ func TestVerbsTakeTheCommandsOfExamplesAndPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
+	all := func(where, text string) {
+		text = strings.ReplaceAll(text, "\\\n", "")
+		for _, line := range lineOf.FindAllStringSubmatch(text, -1) {
+			if n++; !strings.Contains(line[1], "--datastore") { // the flag itself looks for the folder
+				takes(t, where, strings.Fields(ofShell.Replace(line[1])))
+			}
+		}
+	}
+	eachVerb(t, func(cmd *cobra.Command) {
+		if cmd.Name() != "help" {
+			all(cmd.CommandPath(), strings.ReplaceAll("\n"+cmd.Example, "\n  ", "\n"))
+		}
+	})
 	for _, page := range append(pages, "../../README.md", "../../examples/README.md") {
+		if filepath.Base(page) == "cli.md" { // the help, which has text in blocks
+			continue
+		}
 		b, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range block.FindAllStringSubmatch(string(b), -1) {
-			for _, line := range lineOf.FindAllStringSubmatch(m[1], -1) {
-				if n++; !strings.Contains(line[1], "--datastore") { // the flag itself looks for the folder
-					takes(t, page, strings.Fields(ofShell.Replace(line[1])))
-				}
-			}
+			all(page, m[1])
 		}
 	}
 	if n < 100 {

@@ -33,17 +33,17 @@ machine or many. A plan cuts the source into chunks. A worker packs a chunk into
 one archive, and records it in the catalogue. A worker may be killed at any
 time: another one does its work.
 
-The catalogue is a folder, on a disk or in a bucket, such as --db
+The catalogue is a folder, on a disk or in a bucket, such as --catalog
 s3://packed/photos.catalog. 'holdall catalog init' creates it. Workers get their
 work from a queue: a file on this machine, or --queue
 postgres://USER@HOST/DATABASE for workers on several. The queue knows nothing
 that cannot be planned again.`,
-		Example: `  holdall catalog init --db s3://packed/photos.catalog
+		Example: `  holdall catalog init --catalog s3://packed/photos.catalog
   holdall fleet plan s3://photos -o s3://packed/photos.caf
   holdall fleet work --workers 4
   holdall fleet status`,
 	}
-	cmd.PersistentFlags().StringVar(&a.db, "db", "", dbUsage)
+	a.catalogFlag(cmd.PersistentFlags())
 	cmd.PersistentFlags().StringVar(&a.queue, "queue", "", "where the work is: a file, or postgres://USER@HOST/DATABASE (default $HOLDALL_QUEUE, or a file in your data folder)")
 	cmd.AddCommand(a.fleetPlanCommand(), a.fleetWorkCommand(), a.fleetStatusCommand(), a.fleetLeftCommand(), a.fleetRetireCommand(), a.fleetCancelCommand(), a.fleetRetryCommand(), a.fleetForgetCommand(), a.fleetEraseCommand(), a.fleetCompactCommand(), a.fleetRepairCommand())
 	return cmd
@@ -152,7 +152,7 @@ how long packing takes.`,
 			if err != nil {
 				return err
 			}
-			s.Format, s.ChunkSize, s.Param, s.Protect, s.Gone = a.format, int64(size), a.given(format.ToCreate), float64(protect), float64(gone)
+			s.Format, s.ChunkSize, s.Param, s.Protect, s.Gone = a.target, int64(size), a.given(format.ToCreate), float64(protect), float64(gone)
 			for _, source := range sources {
 				s.Sources = append(s.Sources, everywhere(source))
 			}
@@ -219,8 +219,8 @@ how long packing takes.`,
 	fs.BoolVar(&s.Plain, "plain", false, "write the bare format, without the digests that holdall adds")
 	dry.flags(fs)
 	inParts := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return !f.Chunked && f.Parts == nil })
-	fs.StringVar(&a.index, "index", "", "") // this is for archives that are read: a bundle in parts has its own index in one place only
-	fs.MarkHidden("index")
+	fs.Var(newChoice(new(string), ""), "index-place", "") // a bundle in parts has its own index in one place only
+	fs.MarkHidden("index-place")
 	a.formatFlag(cmd, fs, "format of TARGET (default from its extension): ", inParts)
 	return a.takes(format.ToCreate, cmd, inParts...)
 }

@@ -74,7 +74,7 @@ func TestKillsOfAGatewayLoseNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	if out, err := itself(t, "catalog", "check", "--contents", "--db", filepath.Join(dir, "box.catalog")).CombinedOutput(); err != nil {
+	if out, err := itself(t, "catalog", "check", "--contents", "--catalog", filepath.Join(dir, "box.catalog")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	t.Log(answers, "answers")

@@ -84,7 +84,7 @@ func appendJSONString(b []byte, s string) []byte {
 }
 
 // appendEntry appends an entry as one JSON object with the fields in
-// docs/cli.md. If damage hides where the content is, that becomes the entry's
+// docs/reference.md. If damage hides where the content is, that becomes the entry's
 // Fault.
 func appendEntry(ctx context.Context, b []byte, a *holdall.Archive, run func(holdall.Entry) (format.Extent, bool), e *holdall.Entry) ([]byte, error) {
 	str := func(key, v string) {

@@ -2,8 +2,8 @@
 // archives of many small files.
 //
 // It is the command line of package holdall, which programs import instead. Each verb is in a
-// file of its own, which turns flags into options and prints the results. docs/cli.md describes
-// the verbs.
+// file of its own, which turns flags into options and prints the results. docs/cli.md has
+// their help.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	_ "github.com/holdall/holdall/store/all"
 )
 
-// Exit codes; see docs/cli.md.
+// Exit codes; see docs/reference.md.
 const (
 	exitOK          = 0
 	exitNo          = 1 // success, but the answer is no: damage, differences, no match

@@ -67,7 +67,9 @@ func manPage(cmd *cobra.Command) string {
 	for _, f := range format.All() {
 		flags("OPTIONS FOR "+strings.ToUpper(f.Name), paramFlags(cmd, f))
 	}
-	flags("COMMON OPTIONS", globalFlags(cmd))
+	opening, common := sharedFlags(cmd)
+	flags("OPTIONS FOR OPENING ARCHIVES", opening)
+	flags("COMMON OPTIONS", common)
 	if cmd.Example != "" {
 		section("EXAMPLES")
 		fmt.Fprintf(&b, ".nf\n%s\n.fi\n", roff(cmd.Example))

@@ -44,7 +44,7 @@ if the order is wrong, a revision that equals the newest one.`,
 			}
 			if fixPaths {
 				if fix || len(o.Paths) > 0 || o.Head || len(o.Checkpoints) > 0 || o.Last > 0 {
-					return usage("--fix checks the whole newest revision: expected no PATH, and neither --head, --checkpoint, --last nor --fix-journal")
+					return usage("--fix checks the whole newest revision: expected no PATH, and neither --head, --checkpoints, --last nor --fix-journal")
 				}
 				return a.oakFix(ctx, args[0], o.Binaries, dryRun)
 			}
@@ -62,7 +62,8 @@ if the order is wrong, a revision that equals the newest one.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.Head, "head", false, "check the head")
-	f.StringArrayVar(&o.Checkpoints, "checkpoint", nil, "check the checkpoint with this `name`, or all; may be repeated")
+	f.StringArrayVar(&o.Checkpoints, "checkpoints", nil, "check the checkpoint with this `name`, or all; may be repeated")
+	a.formerly(cmd.Flags(), "checkpoint", "", cmd.Flags().Lookup("checkpoints"))
 	f.BoolVar(&o.Binaries, "bin", false, "also read the content of binaries")
 	f.IntVar(&o.Last, "last", 0, "check the newest `n` revisions, intact or not")
 	f.BoolVar(&fixPaths, "fix", false, "restore or remove each damaged path in a new revision")

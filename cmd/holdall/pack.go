@@ -30,10 +30,8 @@ type packing struct {
 	chunkSize sizeFlag
 	chunkMax  sizeFlag
 	timestamp string
-	from      string // the format of the source of a conversion
 	verify    bool
 	protect   shareFlag
-	catalog   string
 
 	// Of pack alone.
 	pkg       packageFlags
@@ -47,6 +45,7 @@ func (p *packing) register(a *app, cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.Var(&p.chunkSize, "chunk-size", "start a new chunk, OUT-00001, OUT-00002, …, when content would exceed this (30GB, 512MiB)")
 	fs.Var(&p.chunkMax, "chunk-max", "maximum size of a chunk, index included (default 32GiB)")
+	ofFormat(fs, "caf", "chunk-max")
 	fs.StringVar(&p.timestamp, "timestamp", "", "set the time of every entry, in seconds since 1970 (default for RVN: $SOURCE_DATE_EPOCH)")
 	fs.BoolVar(&p.o.Plain, "plain", false, "write the bare format, without the digests that holdall adds")
 	fs.Var(&p.protect, "protect", "write parity beside the archive that can restore this share of it: 5%")
@@ -63,7 +62,7 @@ func (p *packing) register(a *app, cmd *cobra.Command) {
 // options sets the library's options from the flags. The format must not be
 // nil.
 func (p *packing) options(a *app, f *format.Format) error {
-	p.o.Format, p.o.ChunkSize, p.o.ChunkMax, p.o.Protect = a.format, int64(p.chunkSize), int64(p.chunkMax), float64(p.protect)
+	p.o.Format, p.o.ChunkSize, p.o.ChunkMax, p.o.Protect = a.target, int64(p.chunkSize), int64(p.chunkMax), float64(p.protect)
 	if p.protect > 0 && (p.out == "-" || isFolderName(p.out) && f.Name == "") {
 		return errors.New("--protect: expected an archive with a name, not standard output or a folder")
 	}
@@ -97,10 +96,13 @@ func (p *packing) options(a *app, f *format.Format) error {
 
 // writes returns the format of an archive called out. If that is unknown, it
 // returns a format without abilities.
-func (a *app) writes(out string) *format.Format {
-	f := format.All().ByExtension(out)
-	if a.format != "" {
-		f = format.All().ByName(a.format)
+func (a *app) writes(out string) *format.Format { return formatNamed(out, a.target) }
+
+// formatNamed returns a format by its name, or that of an archive by its extension.
+func formatNamed(archive, name string) *format.Format {
+	f := format.All().ByExtension(archive)
+	if name != "" {
+		f = format.All().ByName(name)
 	}
 	if f == nil {
 		return &format.Format{}
@@ -165,6 +167,7 @@ again, but sends only the missing data. Without --resume nothing stays.`,
 				return err
 			}
 			if p.unpack {
+				a.warn("'holdall pack --unpack' is 'holdall convert' now; the next version will not know the old name")
 				return a.convert(ctx, inputs[0], p)
 			}
 			if i := slices.Index(inputs, "-"); i >= 0 {
@@ -174,7 +177,7 @@ again, but sends only the missing data. Without --resume nothing stays.`,
 			}
 			if f.Refers && slices.Contains(f.Views, zarrView) {
 				if len(inputs) == 1 && !p.o.Listed && a.hasKeys(ctx, inputs[0]) != nil {
-					if p.catalog != "" || p.o.Prefix != "" || p.names.given() {
+					if a.catalog != "" || p.o.Prefix != "" || p.names.given() {
 						return usage("%s is converted: --catalog, --prefix, --include and --exclude do not apply", store.Redact(inputs[0]))
 					}
 					return a.convert(ctx, inputs[0], p)
@@ -186,10 +189,9 @@ again, but sends only the missing data. Without --resume nothing stays.`,
 				// reused. The default setting would add half as much again as garbage.
 				steadyGC(25)
 			}
-			if p.catalog == "" {
+			if a.catalog == "" {
 				return a.pack(ctx, nil, inputs, p)
 			}
-			a.db = p.catalog
 			// Open it before packing: afterwards it would be too late to report that it
 			// does not exist.
 			return a.withCatalog(ctx, forWriting, func(c *book.Book) error { return a.pack(ctx, c, inputs, p) })
@@ -201,10 +203,11 @@ again, but sends only the missing data. Without --resume nothing stays.`,
 	fs.IntVarP(&p.o.Jobs, "jobs", "j", 0, "files to read at once (default depends on the machine; 16 requests for a bucket)")
 	fs.StringVarP(&p.out, "output", "o", "", "archive to write; - is standard output")
 	fs.BoolVar(&p.o.Follow, "follow", false, "pack the files that symbolic links point to")
-	fs.BoolVar(&p.unpack, "unpack", false, "pack the entries of the one INPUT, an archive")
+	fs.BoolVar(&p.unpack, "unpack", false, "")
+	fs.MarkHidden("unpack")
 	fs.StringVar(&p.filesFrom, "files-from", "", "read the paths to pack from this file, one per line; - is standard input")
 	fs.BoolVar(&p.o.Resume, "resume", false, "continue an interrupted pack, and keep the sent data if this one is interrupted")
-	fs.StringVar(&p.catalog, "catalog", "", "record the archive in this catalogue")
+	fs.StringVar(&a.catalog, "catalog", "", "record the archive in this catalogue")
 	fs.StringVar(&p.o.Prefix, "prefix", "", "put this in front of every name")
 	fs.StringVar(&p.stdinName, "stdin-name", "stdin", "name of the entry for input -")
 	p.pkg.register(cmd)
@@ -230,12 +233,12 @@ func (p *packing) check(a *app, inputs []string, f *format.Format) ([]string, er
 		wrong = "expected either inputs or --files-from"
 	case !p.o.Listed && len(inputs) == 0:
 		wrong = "expected an INPUT"
-	case p.catalog != "" && (p.unpack || p.out == "-"):
+	case a.catalog != "" && (p.unpack || p.out == "-"):
 		wrong = "--catalog cannot be combined with --unpack or -o -"
 	case p.unpack && len(inputs)+len(listed) != 1:
 		wrong = "--unpack: expected one archive"
 	case !p.unpack && len(others) > 0:
-		wrong = others[0] + " is a parameter for reading an archive: it needs --unpack"
+		wrong = others[0] + " is a parameter for reading an archive: 'holdall convert' takes it"
 	case slices.Contains(inputs, "-") && !p.unpack && filepath.Base(p.stdinName) != p.stdinName:
 		wrong = "--stdin-name: expected a name without folders"
 	}

@@ -19,9 +19,10 @@ type packageFlags struct{ metadata, whitelist, keywords string }
 
 func (f *packageFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringVar(&f.metadata, "metadata", "", "rvn: file with the package metadata, in UCL, JSON or text")
-	fs.StringVar(&f.whitelist, "whitelist", "", "rvn: pack the files of this Ravenports packing list, with its owners and modes")
-	fs.StringVar(&f.keywords, "keywords", "", "rvn: folder that defines the keywords of the packing list (default "+recipe.DefaultKeywords+")")
+	fs.StringVar(&f.metadata, "metadata", "", "file with the package metadata, in UCL, JSON or text")
+	fs.StringVar(&f.whitelist, "whitelist", "", "pack the files of this Ravenports packing list, with its owners and modes")
+	fs.StringVar(&f.keywords, "keywords", "", "folder that defines the keywords of the packing list (default "+recipe.DefaultKeywords+")")
+	ofFormat(fs, "rvn", "metadata", "whitelist", "keywords")
 }
 
 // These are the view of a package's description and the one entry in it.

@@ -28,6 +28,16 @@ type formatParam struct {
 	format *format.Format
 }
 
+// onlyOf is the annotation of a verb's flags that only one format takes. The help shows them with
+// the format's parameters.
+const onlyOf = "format"
+
+func ofFormat(fs *pflag.FlagSet, format string, flags ...string) {
+	for _, name := range flags {
+		fs.SetAnnotation(name, onlyOf, []string{format})
+	}
+}
+
 func flagOf(p *format.Param) string { return cmp.Or(p.Flag, p.Name) }
 
 func (f *paramFlag) String() string { return "" }
@@ -96,7 +106,10 @@ const opensAnArchive = "opens an archive"
 // ops.
 func (a *app) takes(ops format.Op, cmd *cobra.Command, formats ...*format.Format) *cobra.Command {
 	if ops&format.ToOpen != 0 {
-		cmd.Annotations = map[string]string{opensAnArchive: ""}
+		if cmd.Annotations == nil {
+			cmd.Annotations = map[string]string{}
+		}
+		cmd.Annotations[opensAnArchive] = ""
 	}
 	for _, f := range formats {
 		for i := range f.Params {
@@ -116,7 +129,19 @@ func (a *app) takes(ops format.Op, cmd *cobra.Command, formats ...*format.Format
 			}
 		}
 	}
+	if flag := cmd.Flags().Lookup("index-place"); flag != nil && !flag.Hidden {
+		former := &formerIndex{formerFlag{flag.Value, a, "index", "index-place"}, flag.Value.(*paramFlag).of[0].Words}
+		cmd.Flags().VarPF(former, "index", "", "").Hidden = true
+	}
 	return cmd
+}
+
+// hideOthers hides parameters that are not for ops.
+func hideOthers(cmd *cobra.Command, ops format.Op) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		p, ok := f.Value.(*paramFlag)
+		f.Hidden = f.Hidden || ok && !slices.ContainsFunc(p.of, func(of formatParam) bool { return of.For&ops != 0 })
+	})
 }
 
 func (a *app) given(ops format.Op) map[string]string {
@@ -175,29 +200,35 @@ func inWords(list []string) string {
 	return strings.Join(list[:last], ", ") + " and " + list[last]
 }
 
+// ownFlags are the flags of a verb, without parameters of formats and those of all verbs.
 func ownFlags(cmd *cobra.Command) *pflag.FlagSet {
-	return flagsLike(cmd.LocalFlags(), func(f *pflag.Flag) bool { _, is := f.Value.(*paramFlag); return !is })
+	return flagsLike(cmd.LocalFlags(), func(f *pflag.Flag) bool {
+		_, param := f.Value.(*paramFlag)
+		return !param && f.Annotations[onlyOf] == nil && cmd.Root().PersistentFlags().Lookup(f.Name) != f
+	})
 }
 
-func globalFlags(cmd *cobra.Command) *pflag.FlagSet {
-	return flagsLike(cmd.InheritedFlags(), func(f *pflag.Flag) bool {
-		_, opens := cmd.Annotations[opensAnArchive]
-		switch f.Name {
-		case "json", "quiet":
-			return true
-		case "format", "view", "external", "index":
-			return opens
-		}
-		return opens || cmd.GroupID != telling.ID
-	})
+// sharedFlags are the flags of the root that a verb takes: those that say how archives are opened,
+// and others.
+func sharedFlags(cmd *cobra.Command) (opening, common *pflag.FlagSet) {
+	list, opens := takenBy(cmd), strings.Fields(openingFlags)
+	of := func(opening bool) *pflag.FlagSet {
+		return flagsLike(cmd.Root().PersistentFlags(), func(f *pflag.Flag) bool {
+			return slices.Contains(list, f.Name) && slices.Contains(opens, f.Name) == opening
+		})
+	}
+	return of(true), of(false)
 }
 
 func paramFlags(cmd *cobra.Command, f *format.Format) *pflag.FlagSet {
 	some := pflag.NewFlagSet("", pflag.ContinueOnError)
 	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		if slices.Contains(flag.Annotations[onlyOf], f.Name) {
+			some.AddFlag(flag)
+		}
 		if own, ok := flag.Value.(*paramFlag); ok {
 			for _, p := range own.of {
-				if p.format == f {
+				if p.format == f && !flag.Hidden {
 					its := *flag
 					its.Usage = p.Help
 					some.AddFlag(&its)

@@ -62,7 +62,7 @@ less.
 Several files are one set. A lost file of the set is recovered too, if it is at
 most the share. Each folder has a parity file of its own.
 
-Parity belongs to one version of the archive. "holdall add", "rm" and "mv"
+Parity belongs to one version of the archive. "holdall lindi add", "rm" and "mv"
 update it; after other changes use --update. Parity does not protect against
 people who change archives on purpose.
 

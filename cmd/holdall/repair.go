@@ -47,7 +47,7 @@ blocks are written, and there is no backup, because nothing is lost. If bytes
 were inserted or moved, the whole archive is written, and there is a backup.
 
 With --from, an archive is taken out of the image of a disk, or out of pieces
-that follow each other. Its format is that of OUT's name, or --format.
+that follow each other. Its format is that of OUT's name, or --as.
 
 The exit code is 1 if something is lost.`,
 		Example: `  holdall repair broken.caf -o repaired.caf
@@ -83,7 +83,7 @@ func (a *app) carve(ctx context.Context, image string, pieces []string, out stri
 	if a.format == "" {
 		f := format.All().ByExtension(out)
 		if f == nil {
-			return usage("%s: no format has this extension: set --format", out)
+			return usage("%s: no format has this extension: set --as", out)
 		}
 		a.format = f.Name
 	}

@@ -216,7 +216,7 @@ func (a *app) hint(err error) string {
 	case errors.Is(err, repairs.ErrNoProof):
 		return "name one with --index; 'holdall index --chunk-digests' writes one for a sound archive"
 	case errors.Is(err, format.ErrUnknown):
-		return "set it with --format, or look at what it has with 'holdall browse'"
+		return "set it with --as, or look at what it has with 'holdall browse'"
 	case errors.Is(err, pack.ErrImmutable):
 		return "'holdall convert' writes a changed copy"
 	case errors.Is(err, store.ErrChanged):

@@ -118,7 +118,7 @@ func TestWebRequests(t *testing.T) {
 		want []string
 	}{
 		{[]string{"cat", web.URL + "/x.caf", "b/wanted"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf bytes=100000-100005"}},
-		{[]string{"cat", "-f", "caf", web.URL + "/x", "b/wanted"}, []string{"GET /x bytes=-65536", "GET /x bytes=100000-100005"}},
+		{[]string{"cat", "--as", "caf", web.URL + "/x", "b/wanted"}, []string{"GET /x bytes=-65536", "GET /x bytes=100000-100005"}},
 		{[]string{"cat", web.URL + "/x", "b/wanted"}, []string{"GET /x bytes=-65536", "GET /x bytes=0-65535", "GET /x bytes=100000-100005"}},
 		// cat --range compares the whole file with its checksum, unless the file is
 		// long or the user turns this off.
@@ -222,7 +222,7 @@ func TestOakStoreThatCannotBeListedTakesFewRequests(t *testing.T) {
 		more int // requests for the content
 	}{{"short", "short", 0}, {"long", string(long), 3}} {
 		log = nil
-		if got := run("cat", "-f", "oak", web.URL+"/store", tt.name+"/jcr:content/jcr:data"); got != tt.want {
+		if got := run("cat", "--as", "oak", web.URL+"/store", tt.name+"/jcr:content/jcr:data"); got != tt.want {
 			t.Errorf("%s: %d bytes, expected %d", tt.name, len(got), len(tt.want))
 		}
 		slices.Sort(log)

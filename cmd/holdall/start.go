@@ -86,13 +86,20 @@ func variable(flag string) string {
 // environment sets global flags from their variables, unless the command line
 // sets them. A verb's own flag of the same name has another meaning, and is
 // not set.
-func environment(cmd *cobra.Command) (err error) {
+func (a *app) environment(cmd *cobra.Command) (err error) {
 	cmd.Root().PersistentFlags().VisitAll(func(f *pflag.Flag) {
 		v := os.Getenv(variable(f.Name))
-		if v == "" || f.Changed || cmd.Flags().Lookup(f.Name) != f || err != nil {
+		value, own := f.Value, cmd.Flags().Lookup(f.Name)
+		if v == "" || f.Changed || own != f && !own.Hidden || err != nil {
 			return
 		}
-		if serr := f.Value.Set(v); serr != nil {
+		if former, ok := f.Value.(*formerFlag); ok {
+			if cmd.Root().PersistentFlags().Changed(former.is) {
+				return
+			}
+			value, a.former = former.Value, append(a.former, variable(former.was)+" is "+variable(former.is)+" now")
+		}
+		if serr := value.Set(v); serr != nil {
 			err = &usageError{fmt.Errorf("%s: invalid value %q: %w", variable(f.Name), v, serr)}
 		}
 	})

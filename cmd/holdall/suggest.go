@@ -68,10 +68,10 @@ var otherVerbs = map[string]string{
 	"fix": "repair", "mend": "repair", "heal": "repair", "recover": "repair", "rebuild-index": "index",
 	"copy": "convert", "cp": "convert", "transcode": "convert",
 	"stat": "info", "stats": "info", "size": "info", "about": "info", "inspect": "info",
-	"compare": "diff", "cmp": "diff", "delete": "rm", "del": "rm", "remove": "rm", "purge": "rm", "forget": "rm",
-	"rename": "mv", "move": "mv", "moveto": "mv", "append": "add", "put": "add", "update": "add",
+	"compare": "diff", "cmp": "diff", "delete": "lindi rm", "del": "lindi rm", "remove": "lindi rm", "purge": "lindi rm", "forget": "lindi rm",
+	"rename": "lindi mv", "move": "lindi mv", "moveto": "lindi mv", "append": "lindi add", "put": "lindi add", "update": "lindi add",
 	"search": "find", "locate": "find", "rg": "grep", "server": "serve", "http": "serve", "ui": "browse", "web": "browse", "open": "browse",
-	"par2": "protect", "parity": "protect", "md5sum": "verify", "sha256sum": "verify", "hashsum": "verify",
+	"par2": "protect", "parity": "protect", "md5sum": "sum", "sha256sum": "sum", "hashsum": "sum",
 	"ncdu": "tree", "umount": "mount", "unmount": "mount",
 }
 
@@ -84,7 +84,7 @@ func likeTar(word string) error {
 	if m == nil || len(word) < 2 {
 		return nil
 	}
-	verb := map[string]string{"c": "pack -o", "x": "extract", "t": "ls", "r": "add", "u": "add"}[m[1]]
+	verb := map[string]string{"c": "pack -o", "x": "extract", "t": "ls", "r": "lindi add", "u": "lindi add"}[m[1]]
 	return &misspeltError{usage("%s is an option of tar, and holdall has verbs", word), "'holdall " + verb + "'"}
 }
 

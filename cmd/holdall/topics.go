@@ -2,17 +2,20 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdall/holdall/docs"
 	"github.com/holdall/holdall/format"
 )
 
-// topics are the sections of docs/cli.md that 'holdall help' shows besides
+// topics are the sections of docs/reference.md that 'holdall help' shows besides
 // verbs.
 var topics = []struct{ name, heading, short string }{
 	{"addresses", "Addresses", "Where archives lie: paths, servers, buckets, catalogues"},
@@ -21,13 +24,22 @@ var topics = []struct{ name, heading, short string }{
 	{"patterns", "Patterns", "Patterns of names: *, ?, [a-z], {a,b} and **"},
 }
 
+// formatsTopic is a verb that the help lists as a topic.
+const formatsTopic = "formats"
+
 // topicCommands returns the topics as commands that do nothing: 'holdall help'
 // lists them apart.
-func topicCommands() (cmds []*cobra.Command) {
+func (a *app) topicCommands() (cmds []*cobra.Command) {
+	opening := &cobra.Command{Use: "opening", Short: "Flags of the verbs that open archives"}
+	opening.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		flags := flagsLike(cmd.Root().PersistentFlags(), func(f *pflag.Flag) bool { return slices.Contains(strings.Fields(openingFlags), f.Name) })
+		fmt.Fprint(cmd.OutOrStdout(), "Verbs that open archives take these flags:\n\n"+flags.FlagUsagesWrapped(min(a.width(), 100)))
+	})
+	cmds = append(cmds, opening)
 	for _, t := range topics {
 		cmd := &cobra.Command{Use: t.name, Short: t.short}
 		cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { // formatted only when it is asked for
-			_, section, _ := strings.Cut(docs.CLI, "\n## "+t.heading+"\n")
+			_, section, _ := strings.Cut(docs.Reference, "\n## "+t.heading+"\n")
 			section, _, _ = strings.Cut(section, "\n## ")
 			fmt.Fprintln(cmd.OutOrStdout(), plainText(section))
 		})
@@ -38,15 +50,15 @@ func topicCommands() (cmds []*cobra.Command) {
 
 // helpCommand returns 'holdall help'. Cobra's own succeeds for an unknown
 // word.
-func helpCommand() *cobra.Command {
-	var names []string
+func (a *app) helpCommand() *cobra.Command {
+	names := []string{"opening"}
 	for _, t := range topics {
 		names = append(names, t.name)
 	}
 	return &cobra.Command{
 		Use:     "help [VERB | TOPIC]",
 		Short:   "Describe a verb or a topic",
-		Long:    "Describes a verb or a topic. Topics are\n" + inWords(append(names, "formats")) + ".",
+		Long:    "Describes a verb or a topic. Topics are\n" + inWords(append(names, formatsTopic)) + ".",
 		Example: "  holdall help pack\n  holdall help oak check\n  holdall help patterns",
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) (all []cobra.Completion, _ cobra.ShellCompDirective) {
 			if at, _, err := cmd.Root().Find(args); err == nil {
@@ -62,6 +74,9 @@ func helpCommand() *cobra.Command {
 			at := cmd.Root()
 			for _, word := range args {
 				next, _, err := at.Find([]string{word})
+				if f := format.All().ByName(word); f != nil && at == cmd.Root() && (err != nil || next == at) {
+					return describeFormat(cmd.OutOrStdout(), f, min(a.width(), 100))
+				}
 				if err != nil || next == at {
 					return unknownVerb(at, word)
 				}
@@ -71,6 +86,31 @@ func helpCommand() *cobra.Command {
 			return at.Help()
 		},
 	}
+}
+
+// describeFormat writes what a format is, what it can do and keeps, and its flags.
+func describeFormat(w io.Writer, f *format.Format, columns int) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s.\n\n", f.Name, f.Title)
+	for _, x := range []struct {
+		what string
+		list []string
+	}{{"Files", f.Extensions}, {"Views", f.Views}, {"Can", abilities(f)}, {"Keeps", keeps(f)}} {
+		if len(x.list) > 0 {
+			fmt.Fprintf(&b, "  %-6s %s\n", x.what, strings.TrimSpace(wrapped(strings.Join(x.list, " "), columns, "         ")))
+		}
+	}
+	for _, x := range []struct {
+		what string
+		ops  format.Op
+	}{{"Flags to read", ^format.ToCreate}, {"Flags to write", format.ToCreate}} {
+		cmd := newApp(strings.NewReader(""), io.Discard, io.Discard).takes(x.ops, &cobra.Command{}, f)
+		if flags := paramFlags(cmd, f); flags.HasFlags() {
+			fmt.Fprintf(&b, "\n%s:\n%s", x.what, flags.FlagUsagesWrapped(columns))
+		}
+	}
+	_, err := fmt.Fprint(w, b.String())
+	return err
 }
 
 func formatTable() string {

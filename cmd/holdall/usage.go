@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdall/holdall/format"
 )
@@ -13,7 +16,7 @@ import (
 // writeUsage writes the part of a verb's help that follows its description. It
 // uses no template: with package text/template, Go's linker keeps every method
 // of every linked type, which is 5 MB.
-func writeUsage(w io.Writer, cmd *cobra.Command, columns int) error {
+func (a *app) writeUsage(w io.Writer, cmd *cobra.Command, columns int) error {
 	var b strings.Builder
 	b.WriteString("Usage:")
 	if cmd.Runnable() {
@@ -28,7 +31,7 @@ func writeUsage(w io.Writer, cmd *cobra.Command, columns int) error {
 	list := func(title, group string) {
 		b.WriteString("\n\n" + title)
 		for _, c := range cmd.Commands() {
-			if c.GroupID == group && (c.IsAvailableCommand() || c.Name() == "help") {
+			if c.GroupID == group && c.IsAvailableCommand() {
 				fmt.Fprintf(&b, "\n  %-*s %s", c.NamePadding(), c.Name(), c.Short)
 			}
 		}
@@ -45,12 +48,26 @@ func writeUsage(w io.Writer, cmd *cobra.Command, columns int) error {
 		}
 	}
 	section("Flags", ownFlags(cmd).FlagUsagesWrapped(columns))
-	section("Parameters of formats", paramUsages(cmd, columns))
-	section("Global Flags", globalFlags(cmd).FlagUsagesWrapped(columns))
+	opening, common := sharedFlags(cmd)
+	section("Common flags", common.FlagUsagesWrapped(columns))
+	if few(opening) {
+		section("Flags for opening archives", opening.FlagUsagesWrapped(columns))
+	} else {
+		section("Flags for opening archives, which 'holdall help opening' describes", wrapped("--"+strings.Join(namesIn(opening), ", --"), columns, "  "))
+	}
+	as, flag := a.format, "--as"
+	if own := cmd.LocalFlags().Lookup("format"); own != nil && !own.Hidden {
+		as, flag = cmp.Or(a.target, a.format), "-f"
+	}
+	if f := format.All().ByName(as); f != nil {
+		section(f.Title, paramFlags(cmd, f).FlagUsagesWrapped(columns))
+	} else if hasParams(cmd) {
+		fmt.Fprintf(&b, "\n\nFormats have flags of their own: %s FORMAT --help lists them.", flag)
+	}
 	if cmd.HasHelpSubCommands() {
 		b.WriteString("\n\nTopics:")
 		for _, c := range cmd.Commands() {
-			if c.IsAdditionalHelpTopicCommand() {
+			if c.IsAdditionalHelpTopicCommand() || c.Name() == formatsTopic {
 				fmt.Fprintf(&b, "\n  %-*s %s", c.NamePadding(), c.Name(), c.Short)
 			}
 		}
@@ -62,12 +79,15 @@ func writeUsage(w io.Writer, cmd *cobra.Command, columns int) error {
 	return err
 }
 
-func paramUsages(cmd *cobra.Command, columns int) string {
-	var b strings.Builder
-	for _, f := range format.All() {
-		if some := paramFlags(cmd, f); some.HasFlags() {
-			fmt.Fprintf(&b, "  %s (%s):\n%s", f.Title, f.Name, some.FlagUsagesWrapped(columns))
-		}
-	}
-	return b.String()
+// few reports whether so few flags are in a set that each has a line in the help.
+func few(flags *pflag.FlagSet) bool { return len(namesIn(flags)) < 6 }
+
+func namesIn(flags *pflag.FlagSet) (names []string) {
+	flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return names
+}
+
+// hasParams reports whether a verb takes parameters of formats.
+func hasParams(cmd *cobra.Command) bool {
+	return slices.ContainsFunc(format.All(), func(f *format.Format) bool { return paramFlags(cmd, f).HasFlags() })
 }

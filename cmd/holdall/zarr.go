@@ -106,7 +106,7 @@ func (a *app) warnOfKeys(ctx context.Context, inputs []string, o *holdall.PackOp
 		}
 		if f := a.hasKeys(ctx, n.Path); f != nil {
 			shown, _ := shown(n.Path)
-			a.warn("%s is packed unchanged, although it is %s: 'holdall convert' makes an archive of its groups and arrays, 'holdall add --from' adds them to one", shown, f.Title)
+			a.warn("%s is packed unchanged, although it is %s: 'holdall convert' makes an archive of its groups and arrays, 'holdall lindi add --from' adds them to one", shown, f.Title)
 			return
 		}
 	}

@@ -35,7 +35,7 @@ var params = []format.Param{
 	{Name: paramLevel, For: format.ToCreate, Help: "compression level: 1 to 9 for zlib, 1 to 22 for zstd, or fastest, fast, better or best (default 6 and 3)"},
 	{Name: paramRecordSize, For: format.ToCreate, Kind: format.ParamSize, Least: minRecord, Most: maxRecord, Help: "compress records of this size, each readable alone (default 256KiB)"},
 	{Name: paramAlign, For: format.ToCreate, Kind: format.ParamNumber, Most: maxAlign, Help: "align records to this many bytes; 1 is no alignment (default 4096)"},
-	{Name: paramIndex, For: format.ToCreate, Kind: format.ParamWord, Words: []string{"directory", "inline"}, Help: "place of the bundle's index: directory, or inline, in the header of the only shard (default directory)"},
+	{Name: paramIndex, Flag: "index-place", For: format.ToCreate, Kind: format.ParamWord, Words: []string{"directory", "inline"}, Help: "place of the bundle's index: directory, or inline, in the header of the only shard (default directory)"},
 	{Name: paramCopies, For: format.ToCreate, Kind: format.ParamNumber, Most: mostCopies, Help: "copies of the index to write, used if the index is damaged or lost (default 1; 0 for an inline one)"},
 }
 

@@ -372,7 +372,7 @@ func (s *site) begin(t *testing.T, queue, out string) {
 func (s *site) torture(objects int, restart func() error) {
 	t := s.t
 	began := time.Now()
-	s.run("catalog", "init", "--db", s.db)
+	s.run("catalog", "init", "--catalog", s.db)
 	s.proxy.worse.Store(true)
 	planned := s.run("--json", "fleet", "plan", "s3://from", "-o", "s3://"+s.out+"/set.caf", "--chunk-objects", strconv.Itoa(max(objects/40, 25)), "--chunk-size", "20MB")
 

@@ -44,8 +44,8 @@ def made(pack, command, tmp_path):
     for name, part in (("a b.caf", first), ("b.tar", second), ("c.zip", third)):
         pack({n: FILES[n] for n in part} | {"in all": name.encode()}, name, index=name == "c.zip")
     at = tmp_path / "photos.catalog"
-    command("catalog", "init", "--db", at)
-    command("catalog", "add", "--db", at, *(tmp_path / n for n in ("a b.caf", "b.tar", "c.zip")))
+    command("catalog", "init", "--catalog", at)
+    command("catalog", "add", "--catalog", at, *(tmp_path / n for n in ("a b.caf", "b.tar", "c.zip")))
     return at, FILES | {"in all": b"c.zip"}
 
 
@@ -71,8 +71,8 @@ def test_an_old_head_after_an_erasure(command, tmp_path):
     to.mkdir()
     for i in range(9):
         (to / f"{i}").write_bytes(bytes([i]) * 100)
-    fleet = ["--db", at, "--queue", tmp_path / "jobs.db"]
-    command("catalog", "init", "--db", at)
+    fleet = ["--catalog", at, "--queue", tmp_path / "jobs.db"]
+    command("catalog", "init", "--catalog", at)
     command("fleet", "plan", to, "-o", tmp_path / "x.caf", *fleet)
     old = (at / "head").read_bytes()
     command("fleet", "work", *fleet)
@@ -169,8 +169,8 @@ def test_few_requests(command, serve, tmp_path):
     files = {f"{i % 20:02d}/{i % 400:03d}/{i:05d}": b"%05d" % i for i in range(20_000)}
     caf(tmp_path / "x.caf", files)
     at = tmp_path / "x.catalog"
-    command("catalog", "init", "--db", at)
-    command("catalog", "add", "--db", at, tmp_path / "x.caf")
+    command("catalog", "init", "--catalog", at)
+    command("catalog", "add", "--catalog", at, tmp_path / "x.caf")
     address = f"{serve(tmp_path)}/{at.name}"
 
     # A first read takes four: the rows of a large run are looked at without its filter.
@@ -200,10 +200,10 @@ def test_few_requests(command, serve, tmp_path):
 def test_versions_and_deletions(made, command, pack):
     at, files = made
     before = holdall.open(at)
-    command("catalog", "rm", "--db", at, "--files", "top", "in all")
-    command("catalog", "rm", "--db", at, at.parent / "b.tar")
+    command("catalog", "rm", "--catalog", at, "--files", "top", "in all")
+    command("catalog", "rm", "--catalog", at, at.parent / "b.tar")
     path = pack({"top": b"again", "new": b"new"}, "d.caf")
-    command("catalog", "add", "--db", at, path)
+    command("catalog", "add", "--catalog", at, path)
     left = {n: c for n, c in files.items() if n not in list(FILES)[20:40] and n != "in all"} | {"top": b"again", "new": b"new"}
     assert dict(holdall.open(at)) == left
     assert list(before) == sorted(files, key=str.encode)  # it shows what there was
@@ -248,8 +248,8 @@ def test_archives_elsewhere(pack, command, serve, tmp_path):
     (tmp_path / "in").mkdir()
     at = tmp_path / "in/x.catalog"
     archive = pack({"a": b"alpha"}, "out.caf")
-    command("catalog", "init", "--db", at)
-    command("catalog", "add", "--db", at, archive)
+    command("catalog", "init", "--catalog", at)
+    command("catalog", "add", "--catalog", at, archive)
     for external in (None, False):
         with pytest.raises(holdall.UnsupportedError, match="leads to"):
             holdall.open(at, external=external)["a"]
@@ -262,13 +262,13 @@ def test_names_of_archives_are_paths(pack, command, serve, tmp_path):
     """Their addresses have no escapes, and have some in requests."""
     fsspec = pytest.importorskip("fsspec")
     at = tmp_path / "x.catalog"
-    command("catalog", "init", "--db", at)
+    command("catalog", "init", "--catalog", at)
     files = {}
     for i, name in enumerate(["a b%20.caf", "a#b?c=d&e.caf", "ü.caf", os.fsdecode(b"\xff.caf"), r"back\xff.caf", "x:y.caf", "sub/ä+%2F.caf"]):
         made = pack({f"{i}": b"%d" % i}, f"{i}.caf")
         (tmp_path / name).parent.mkdir(exist_ok=True)
         os.rename(made, tmp_path / name)
-        subprocess.run([os.fsencode(command.path), b"catalog", b"add", b"--db", os.fsencode(at), os.fsencode(tmp_path / name)], check=True)
+        subprocess.run([os.fsencode(command.path), b"catalog", b"add", b"--catalog", os.fsencode(at), os.fsencode(tmp_path / name)], check=True)
         files[f"{i}"] = b"%d" % i
     assert dict(holdall.open(at)) == files
     assert dict(holdall.open(f"{serve(tmp_path)}/x.catalog")) == files
@@ -294,15 +294,15 @@ def test_archives_that_were_moved(command, tmp_path):
     files = {f"{i:03d}/{k:02d}{random.Random(k).randbytes(30).hex()}": b"%03d %02d" % (i, k) for i in range(110) for k in range(60)}
     for i in range(110):
         caf(old / f"{i:03d}.caf", {n: c for n, c in files.items() if n.startswith(f"{i:03d}")})
-    command("catalog", "init", "--db", at)
-    command("catalog", "add", "--db", at, *sorted(old.iterdir()))
+    command("catalog", "init", "--catalog", at)
+    command("catalog", "add", "--catalog", at, *sorted(old.iterdir()))
     new, newer = tmp_path / "new", tmp_path / "newer"
     old.rename(new)
-    command("catalog", "relocate", "--db", at, old, new)
+    command("catalog", "relocate", "--catalog", at, old, new)
     newer.mkdir()
     for path in new.glob("00?.caf"):
         path.rename(newer / path.name.removeprefix("00"))
-    command("catalog", "relocate", "--db", at, f"{new}/00", f"{newer}/")
+    command("catalog", "relocate", "--catalog", at, f"{new}/00", f"{newer}/")
     a, found = holdall.open(at), opening.find(at).rows
     for name in list(files)[7 * 60], list(files)[99 * 60 + 59], list(files)[100 * 60]:
         assert a[name] == files[name]
@@ -357,8 +357,8 @@ def test_a_catalogue_of_recordings(command, tmp_path):
         (tmp_path / f"data/sub-0{sub}").mkdir(parents=True)
         (tmp_path / f"data/sub-0{sub}/a.nwb").write_bytes(content)
     at = tmp_path / "x.catalog"
-    command("catalog", "init", "--db", at)
-    command("catalog", "add", "--facts", "nwb", "--db", at, tmp_path / "data")
+    command("catalog", "init", "--catalog", at)
+    command("catalog", "add", "--facts", "nwb", "--catalog", at, tmp_path / "data")
     a = holdall.open(at)
     assert dict(a) == {"sub-01/a.nwb": content, "sub-02/a.nwb": content}
     assert a.read("sub-02/a.nwb", 1, 4) == b"HDF"

@@ -20,14 +20,14 @@ from test_datasets import names
 def several(pack, command, tmp_path):
     """A catalogue of several runs, in which names were overwritten and deleted, and what it has."""
     at, files = tmp_path / "x.catalog", {}
-    command("catalog", "init", "--db", at)
+    command("catalog", "init", "--catalog", at)
     for k in range(4):
         some = {f"d{i % 3}/{i:03}.{ext}": b"%d %d %b" % (k, i, ext.encode()) * (i % 9) for i in range(40 * k, 40 * k + 80) for ext in ("jpg", "txt")}
         archive = pack(some, f"{k}.{'caf' if k % 2 else 'tar'}", index=k == 2)
-        command("catalog", "add", "--db", at, archive)
+        command("catalog", "add", "--catalog", at, archive)
         files |= some
     deleted = [n for i, n in enumerate(sorted(files)) if i % 50 == 7]
-    command("catalog", "rm", "--files", "--db", at, *deleted)
+    command("catalog", "rm", "--files", "--catalog", at, *deleted)
     return at, {n: c for n, c in sorted(files.items()) if n not in deleted}
 
 
@@ -55,7 +55,7 @@ def test_files_by_number(several, command, group):
     at, files = several
     a = holdall.open(at)
     assert len(a._rows._runs) > 1
-    assert command("catalog", "ls", "-R", "--db", at).decode().split("\n")[:-1] == [*files]
+    assert command("catalog", "ls", "-R", "--catalog", at).decode().split("\n")[:-1] == [*files]
     assert [a.name(i) for i in range(len(a))] == [*files] and a.read_many(range(len(a))) == [*files.values()]
     assert (a[5], a[-1], a.size(5), a.stored()) == ([*files.values()][5], [*files.values()][-1], len(a[5]), range(len(files)))
     samples = Samples(at, folder="d1")
@@ -78,8 +78,8 @@ def test_grouped_samples(several):
 
 def test_a_folder_between_the_files_of_a_sample(pack, command, tmp_path):
     at = tmp_path / "x.catalog"
-    command("catalog", "init", "--db", at)
-    command("catalog", "add", "--db", at, pack({"a.jpg": b"1", "a.parts/1.png": b"2", "a.txt": b"3"}, "x.caf"))
+    command("catalog", "init", "--catalog", at)
+    command("catalog", "add", "--catalog", at, pack({"a.jpg": b"1", "a.parts/1.png": b"2", "a.txt": b"3"}, "x.caf"))
     assert len(Samples(at)) == 3 and len(Samples(at, folder="a.parts", grouped=True)) == 1
     with pytest.raises(holdall.UnsupportedError, match="'a': a folder is between"):
         Samples(at, grouped=True)
@@ -107,10 +107,10 @@ def test_a_later_commit_changes_nothing(several, pack, command, serve, tmp_path)
     opened = [holdall.open(at), holdall.open(f"{serve(tmp_path)}/{at.name}")]
     streams = [Stream(Samples(a), seed=1, ahead=0) for a in opened]
     orders = [[n for n, _ in stream] for stream in streams]
-    command("catalog", "add", "--db", at, pack({f"d0/{i:03}.jpg": b"new" for i in range(40)} | {"e": b"new"}, "new.caf"))
+    command("catalog", "add", "--catalog", at, pack({f"d0/{i:03}.jpg": b"new" for i in range(40)} | {"e": b"new"}, "new.caf"))
     (at / "states").mkdir(exist_ok=True)
     shutil.copy(at / "head", at / f"states/{holdall.open(at)._rows.shelf.commit:016}")
-    command("catalog", "rm", "--files", "--db", at, "d0/003.txt")
+    command("catalog", "rm", "--files", "--catalog", at, "d0/003.txt")
     newest = holdall.open(at)
     assert newest["e"] == newest["d0/000.jpg"] == b"new" and "d0/003.txt" in {*files} - {*newest}
     for without in ("", "head", "states"):
@@ -140,6 +140,6 @@ def test_catalogues_among_several_archives(several, pack, command):
     both = holdall.open([at, pack({"z": b"1"}, "z.caf")])
     assert list(both) == [*files, "z"] and both[len(files)] == b"1" and both.info(3).number == -1
     assert dict(Stream(Samples([os.fspath(at)]), seed=1)) == files
-    command("catalog", "add", "--db", at, pack({n: b"new" for n in list(files)[:5]}, "new.caf"))
+    command("catalog", "add", "--catalog", at, pack({n: b"new" for n in list(files)[:5]}, "new.caf"))
     assert dict(holdall.open(at)) != files
     assert {**both} == {**pickle.loads(pickle.dumps(both))} == files | {"z": b"1"}

@@ -208,7 +208,7 @@ def test_a_catalogue_as_a_store(files, pack, holdall_command, tmp_path):
 
     archive, at = pack(files, "x.caf"), tmp_path / "x.catalog"
     for args in (["init"], ["add", archive]):
-        subprocess.run([holdall_command, "catalog", *map(str, args), "--db", str(at)], check=True)
+        subprocess.run([holdall_command, "catalog", *map(str, args), "--catalog", str(at)], check=True)
     store = Store(str(at))
     same(zarr.open_group(store, mode="r"))
     assert set(asyncio.run(listed(store.list()))) == set(files)

@@ -1,4 +1,4 @@
-"""Runs the command, which writes and checks archives of all formats. Results have the fields that docs/cli.md describes."""
+"""Runs the command, which writes and checks archives of all formats. Results have the fields that docs/reference.md describes."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ function something(a, r) {
 
 function nothing(r) {
   return [el('p', {}, el('b', {}, 'Nothing can be recovered as it is: '), r.nothing + '.'), el('h3', {}, 'What can still be tried'),
-    el('ul', {}, el('li', {}, 'If you know its format, name it:', commandLine(r.command.replace('holdall repair ', 'holdall repair --format FORMAT '))),
+    el('ul', {}, el('li', {}, 'If you know its format, name it:', commandLine(r.command.replace('holdall repair ', 'holdall repair --as FORMAT '))),
       el('li', {}, 'If it is a part of something larger, such as the image of a disk, or one of several pieces, take it out of that:', commandLine('holdall repair --from IMAGE PIECE... -o ' + r.command.split(' -o ').pop())),
       el('li', {}, 'If there is parity for it, put it beside the archive, and open this page again.'))];
 }
