@@ -24,6 +24,9 @@ type ExtractOptions struct {
 	// NoOwner leaves all files with the user who extracts. Without it, owners and groups are set
 	// if the program runs as root.
 	NoOwner bool `json:"no_owner,omitempty"`
+	// Strip removes this many elements from the beginning of each name. Entries of which nothing is
+	// left are not extracted.
+	Strip int `json:"strip,omitempty"`
 	// OutsideLinks also makes symbolic links that lead out of the folder, as packages for "/"
 	// have them. Extract never writes through them, but programs that use the folder later might.
 	OutsideLinks bool `json:"outside_links,omitempty"`
@@ -75,7 +78,7 @@ func Extract(ctx context.Context, a *Archive, into *os.Root, o ExtractOptions) (
 		return Extracted{}, err
 	}
 	done, err := unpack.Extract(ctx, a.src, into, unpack.Options{
-		Names: o.Names, Filter: filter, Overwrite: o.Overwrite, Changed: o.Changed, NoOwner: o.NoOwner, OutsideLinks: o.OutsideLinks, NoVerify: o.NoVerify, KeepDamaged: o.KeepDamaged, DryRun: o.DryRun,
+		Names: o.Names, Filter: filter, Overwrite: o.Overwrite, Changed: o.Changed, NoOwner: o.NoOwner, Strip: o.Strip, OutsideLinks: o.OutsideLinks, NoVerify: o.NoVerify, KeepDamaged: o.KeepDamaged, DryRun: o.DryRun,
 		Max: unpack.Limits(o.Max), OnError: o.OnError, Meter: o.Meter,
 	})
 	return Extracted(done), err

@@ -277,23 +277,71 @@ func (f archiveFS) lookup(op, name string) (Entry, error) {
 // maxLinks is the longest chain of links that is followed.
 const maxLinks = 40
 
-// resolve returns the entry that name leads to, following links. Links out of the archive are not
-// followed.
-func (f archiveFS) resolve(op, name string) (Entry, error) {
+// Resolve returns the entry that a name leads to, through links, also to folders on the way. Links
+// that lead out of the archive lead nowhere.
+func (a *Archive) Resolve(ctx context.Context, name string) (Entry, error) {
+	nowhere := func(err error) (Entry, error) {
+		return Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: err}
+	}
 	at := name
 	for range maxLinks {
-		e, err := f.lookup(op, at)
-		if err != nil || e.Kind != format.Symlink && e.Kind != format.HardLink {
+		if at == "." {
+			return Entry{Name: ".", Kind: format.Dir}, nil
+		}
+		e, below, err := a.link(ctx, at)
+		if err != nil {
 			return e, err
 		}
-		if at = e.Link; e.Kind == format.Symlink {
-			at = path.Join(path.Dir(e.Name), e.Link)
+		switch e.Kind {
+		case format.Symlink:
+			if e.Link == "" || path.IsAbs(e.Link) {
+				return nowhere(fs.ErrNotExist)
+			}
+			at = path.Join(path.Dir(e.Name), e.Link, below)
+		case format.HardLink:
+			at = e.Link
+		default:
+			return e, nil
 		}
-		if !fs.ValidPath(at) || path.IsAbs(e.Link) {
-			return e, &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
+		if at != path.Clean(at) || path.IsAbs(at) || at == ".." || strings.HasPrefix(at, "../") {
+			return nowhere(fs.ErrNotExist)
 		}
 	}
-	return Entry{}, &fs.PathError{Op: op, Path: name, Err: errors.New("too many links")}
+	return nowhere(fmt.Errorf("too many links: %w", fs.ErrNotExist))
+}
+
+// link returns the entry called name or, if there is none, the first symlink on the way to it, with
+// the part of name below that.
+func (a *Archive) link(ctx context.Context, name string) (_ Entry, below string, _ error) {
+	e, err := a.Lookup(ctx, name)
+	if err == nil || a.Format().Keeps&format.KeepsSymlinks == 0 || !errors.Is(err, fs.ErrNotExist) {
+		return e, "", err
+	}
+	for i := range len(name) {
+		if name[i] != '/' {
+			continue
+		}
+		up, uerr := a.Lookup(ctx, name[:i])
+		if uerr == nil && up.Kind == format.Symlink {
+			return up, name[i+1:], nil
+		}
+		if uerr != nil && !errors.Is(uerr, fs.ErrNotExist) {
+			return up, "", uerr
+		}
+	}
+	return e, "", err
+}
+
+// resolve is Resolve for package fs.
+func (f archiveFS) resolve(op, name string) (Entry, error) {
+	if !fs.ValidPath(name) {
+		return Entry{}, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+	}
+	e, err := f.a.Resolve(f.ctx, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
+	}
+	return e, err
 }
 
 func (f archiveFS) Open(name string) (fs.File, error) {

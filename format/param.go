@@ -127,5 +127,9 @@ func (p *Param) want() string {
 	case ParamSize:
 		bytes = " bytes"
 	}
-	return strings.Join(append(p.Words, fmt.Sprintf("from %d to %d%s", p.Least, p.Most, bytes)), ", or ")
+	limits := fmt.Sprintf("from %d to %d%s", p.Least, p.Most, bytes)
+	if len(p.Words) == 0 {
+		return limits
+	}
+	return strings.Join(p.Words, ", ") + ", or " + limits
 }

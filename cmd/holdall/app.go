@@ -512,7 +512,7 @@ ARCHIVE is a path, file:///…, http(s)://…, s3://…, gs://…, az://…, or 
 standard input. holdall detects the format from the content. Verbs that read an
 archive also accept a folder, or a pattern in quotes of several archives:
 'd-*.caf'. 'holdall ARCHIVE' is short for 'holdall ls ARCHIVE'.`,
-		Example: `  holdall pack -f caf -o docs.caf docs
+		Example: `  holdall pack -o docs.caf docs
   holdall ls -l docs.caf
   holdall cat https://example.org/docs.caf guide/intro.md
   holdall extract docs.caf -C out`,

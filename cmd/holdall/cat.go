@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
 )
 
 func (a *app) catCommand() *cobra.Command {
@@ -99,7 +100,14 @@ func (a *app) catNames(ctx context.Context, address string, names []string, r by
 		if len(entries) > 1 { // a pattern stands for the files
 			entries = slices.DeleteFunc(entries, func(e holdall.Entry) bool { return !e.Kind.HasContent() })
 		}
-		return all(entries, func(e holdall.Entry) error { return a.catEnded(writeContent(ctx, a.out, in, e, r)) })
+		return all(entries, func(e holdall.Entry) error {
+			if e.Kind == format.Symlink || e.Kind == format.HardLink {
+				if e, err = in.Resolve(ctx, e.Name); err != nil {
+					return err
+				}
+			}
+			return a.catEnded(writeContent(ctx, a.out, in, e, r))
+		})
 	})
 }
 
@@ -139,6 +147,9 @@ func catRange(ctx context.Context, w io.Writer, in *holdall.Archive, e holdall.E
 	}
 	defer f.Close()
 	off, n := r.of(e.Size)
+	if r.start > e.Size || r.start == e.Size && e.Size > 0 {
+		return fmt.Errorf("%s: --range begins at %d, and the file has %s", format.Escape(e.Name), r.start, count(e.Size, "byte"))
+	}
 	if n <= 1<<20 {
 		// Read exactly the requested bytes: reading ahead would fetch more.
 		b := make([]byte, n)

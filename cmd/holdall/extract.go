@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
+	iofs "io/fs"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -31,6 +34,9 @@ unless you give --overwrite.`,
 		RunE: a.onArchive(func(ctx context.Context, in *holdall.Archive, names []string) error {
 			o.Meter, o.Max.Bytes = a.newMeter(), int64(maxBytes)
 			entries, err := expandAll(ctx, in, names)
+			if errors.Is(err, iofs.ErrNotExist) && len(names) == 1 && dir == "." && !strings.Contains(names[0], "*") && !is[*misspeltError](err) {
+				return &misspeltError{err, "-C " + names[0]}
+			}
 			if err != nil {
 				return err
 			}
@@ -49,6 +55,9 @@ unless you give --overwrite.`,
 	sel.register(fs)
 	a.verboseFlag(fs)
 	a.dryRunFlag(fs)
+	fs.IntVar(&o.Strip, "strip-components", 0, "remove this many leading elements from names, as tar does")
+	fs.BoolP("preserve-permissions", "p", true, "") // a habit of tar's users: modes are kept
+	fs.MarkHidden("preserve-permissions")
 	fs.BoolVar(&o.OutsideLinks, "outside-links", false, "also create symbolic links that lead outside DIR")
 	fs.Int64Var(&o.Max.Entries, "max-entries", 0, "stop if there are more entries (default 20 million, -1 no limit)")
 	fs.Var(&maxBytes, "max-bytes", "stop if there is more content (default no limit)")

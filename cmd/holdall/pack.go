@@ -129,7 +129,7 @@ func (a *app) entryFailed(name string, err error) {
 func (a *app) packCommand() *cobra.Command {
 	var p packing
 	cmd := &cobra.Command{
-		Use:   "pack -f FORMAT -o OUT INPUT...",
+		Use:   "pack -o OUT INPUT...",
 		Short: "Make an archive from files and folders, or from a bucket",
 		Long: `Makes an archive from files and folders, or from the objects in a bucket.
 
@@ -138,6 +138,10 @@ If the only INPUT is a folder, its content is packed without the folder's name:
 docs/ adds the name. With several inputs, each keeps its own name. INPUT - is
 standard input. An INPUT that is an address stands for all objects below it, or
 for one object.
+
+The extension of OUT is that of the format. Without one, and without -f, holdall
+chooses the format and says so: lindi for arrays, tar for links, empty folders
+and executable files, otherwise caf.
 
 If the only INPUT is an HDF5 file and OUT is a LINDI archive, the file is
 converted as by 'holdall convert'. HDF5 files among several inputs or in a
@@ -152,14 +156,18 @@ The exit code is 1 in both cases.
 With --resume, data that was already sent to a bucket stays there if the pack
 fails or is interrupted. The same command then continues: it reads all inputs
 again, but sends only the missing data. Without --resume nothing stays.`,
-		Example: `  holdall pack -f caf -o docs.caf docs
-  holdall pack -f caf -o photos.caf --chunk-size 30GB /mnt/photos
-  find . -name '*.log' | holdall pack -f caf -o logs.caf --files-from -
-  holdall pack -f caf -o s3://out/photos --chunk-size 30GB --resume s3://in/photos
-  pg_dump db | holdall pack -f caf -o dump.caf --stdin-name db.sql -`,
+		Example: `  holdall pack -o docs.caf docs
+  holdall pack -o photos --chunk-size 30GB /mnt/photos
+  find . -name '*.log' | holdall pack -o logs.tar.zst --files-from -
+  holdall pack -o s3://out/photos --chunk-size 30GB --resume s3://in/photos
+  pg_dump db | holdall pack -o dump.caf --stdin-name db.sql -`,
 		RunE: run(func(ctx context.Context, inputs []string) error {
+			var err error
+			if p.out, err = a.choose(ctx, p.out, inputs); err != nil {
+				return err
+			}
 			f := a.writes(p.out)
-			inputs, err := p.check(a, inputs, f)
+			inputs, err = p.check(a, inputs, f)
 			if err != nil {
 				return err
 			}

@@ -43,6 +43,9 @@ func flagOf(p *format.Param) string { return cmp.Or(p.Flag, p.Name) }
 func (f *paramFlag) String() string { return "" }
 
 func (f *paramFlag) Type() string {
+	if p := f.of[0]; p.Kind == format.ParamNumber && len(p.Words) > 0 {
+		return "string"
+	}
 	return [...]string{"string", "word", "bool", "int", "size", "folder"}[f.of[0].Kind]
 }
 

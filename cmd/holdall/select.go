@@ -41,11 +41,23 @@ func (s *selection) patterns(a *app) (include, exclude []string, err error) {
 			}
 		}
 	}
-	if _, err := glob.NewFilter(s.include, exclude); err != nil {
+	include, exclude = fromRoot(s.include), fromRoot(exclude)
+	if _, err := glob.NewFilter(include, exclude); err != nil {
 		return nil, nil, &usageError{err}
 	}
-	a.patterns = slices.Concat(s.include, s.exclude)
-	return s.include, exclude, nil
+	a.patterns = fromRoot(slices.Concat(s.include, s.exclude))
+	return include, exclude, nil
+}
+
+// fromRoot returns patterns that begin with "./", as users of tar write them, as those of whole names.
+func fromRoot(patterns []string) []string {
+	patterns = slices.Clone(patterns)
+	for i, p := range patterns {
+		if strings.HasPrefix(p, "./") {
+			patterns[i] = p[1:]
+		}
+	}
+	return patterns
 }
 
 // tellUnmatched names the patterns of flags that matched nothing. Those in files

@@ -86,6 +86,19 @@ func (a *app) hasKeys(ctx context.Context, address string) *format.Format {
 	return nil
 }
 
+// hasArrays reports whether a file or a folder has groups and arrays.
+func (a *app) hasArrays(ctx context.Context, local string) bool {
+	if !isFolder(local) {
+		return a.hasKeys(ctx, local) != nil
+	}
+	in, err := holdall.Open(ctx, local, holdall.OpenOptions{Format: "dir"})
+	if err != nil {
+		return false
+	}
+	defer in.Close()
+	return hierarchy.Is(ctx, in)
+}
+
 // warnOfKeys warns of the first local file that has groups and arrays but is
 // packed unchanged.
 func (a *app) warnOfKeys(ctx context.Context, inputs []string, o *holdall.PackOptions) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -49,6 +50,9 @@ func newCompressor(level string, workers, most int) (compressor, error) {
 		return c, err
 	}
 	level = cmp.Or(strings.ToLower(level), usual)
+	if n, err := strconv.Atoi(level); err == nil && 1 <= n && n <= 19 {
+		level = wordFor(n)
+	}
 	l, ok := levels[level]
 	if !ok {
 		return nil, fmt.Errorf("level %q: expected fastest, fast, better or best%s", level, libzstdAdvice)
@@ -61,6 +65,19 @@ func newCompressor(level string, workers, most int) (compressor, error) {
 		return pressed{z, &bestPresses}, nil
 	}
 	return z, nil
+}
+
+// wordFor returns the word for a level of libzstd.
+func wordFor(n int) string {
+	switch {
+	case n < 3:
+		return "fastest"
+	case n < 7:
+		return "fast"
+	case n < 13:
+		return usual
+	}
+	return "best"
 }
 
 // encoders are unused encoders by goZstd. Each has tables of up to

@@ -19,8 +19,8 @@ var Format = &format.Format{
 	Keeps: format.KeepsModes | format.KeepsTimes | format.KeepsOwners | format.KeepsDirs |
 		format.KeepsSymlinks | format.KeepsHardLinks | format.KeepsFifos,
 	Params: []format.Param{{
-		Name: "level", For: format.ToCreate, Kind: format.ParamWord, Words: []string{"fastest", "fast", "better", "best"},
-		Help: "compression level: fastest, fast, better or best (default fast)",
+		Name: "level", For: format.ToCreate, Kind: format.ParamNumber, Least: 1, Most: 22, Words: []string{"fastest", "fast", "better", "best"},
+		Help: "compression level: fastest, fast, better or best, or 1 to 9 for gzip, 1 to 22 for zstd (default fast)",
 	}, charset.Param},
 	WantsManifest: true, // hard links are found for it
 	Refuses:       refuses,

@@ -34,21 +34,28 @@ var levels = map[string]struct {
 
 // compressor returns a writer that compresses to out with a codec.
 func compressor(out io.Writer, name, level string) (io.WriteCloser, error) {
+	l, word := levels[level]
+	if n, err := strconv.Atoi(level); !word && err == nil {
+		l.zstd, l.gzip = zstd.EncoderLevelFromZstd(n), n
+	}
 	switch name {
 	case codec.Gzip:
-		return gzip.NewWriterLevel(out, levels[level].gzip)
+		if l.gzip > gzip.BestCompression {
+			return nil, fmt.Errorf("level %s: expected at most 9 for gzip", level)
+		}
+		return gzip.NewWriterLevel(out, l.gzip)
 	case codec.XZ, codec.XZPlain:
 		return xz.NewWriter(out)
 	case codec.LZ4:
 		z := lz4.NewWriter(out)
 		return z, z.Apply(lz4.BlockSizeOption(lz4.Block256Kb))
 	}
-	return zstd.NewWriter(out, zstd.WithEncoderLevel(levels[level].zstd), zstd.WithEncoderConcurrency(2))
+	return zstd.NewWriter(out, zstd.WithEncoderLevel(l.zstd), zstd.WithEncoderConcurrency(2))
 }
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
 	if by := compression(name); by != codec.Raw && by != codec.Zstd && by != codec.Gzip {
-		return nil, fmt.Errorf("%s: writing tars compressed with %s is not supported: %w", format.Escape(name), by, errors.ErrUnsupported)
+		return nil, fmt.Errorf("%s: tars are written as .tar, .tar.zst or .tar.gz, and read with %s: %w", format.Escape(name), by, errors.ErrUnsupported)
 	}
 	m, err := kit.NewMembers(ctx, st, name, o, "")
 	if err != nil {

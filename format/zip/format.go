@@ -14,8 +14,8 @@ var Format = &format.Format{
 	Extensions: []string{".zip"},
 	Keeps:      format.KeepsModes | format.KeepsTimes | format.KeepsDirs | format.KeepsSymlinks,
 	Params: []format.Param{{
-		Name: "level", For: format.ToCreate, Kind: format.ParamWord, Words: []string{"fastest", "fast", "better", "best"},
-		Help: "compression level: fastest, fast, better or best (default between fast and better)",
+		Name: "level", For: format.ToCreate, Kind: format.ParamNumber, Least: 1, Most: 9, Words: []string{"fastest", "fast", "better", "best"},
+		Help: "compression level: fastest, fast, better or best, or 1 to 9 (default 6)",
 	}, charset.Param},
 	Refuses: refuses,
 

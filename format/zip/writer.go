@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -34,7 +35,11 @@ type writer struct {
 var levels = map[string]int{"": 6, "fastest": 1, "fast": 3, "better": 7, "best": 9}
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
-	deflate, err := flate.NewWriter(nil, levels[o.Param["level"]])
+	level, known := levels[o.Param["level"]]
+	if !known {
+		level, _ = strconv.Atoi(o.Param["level"]) // the format's parameters allow only numbers
+	}
+	deflate, err := flate.NewWriter(nil, level)
 	if err != nil {
 		return nil, err
 	}

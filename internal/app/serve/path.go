@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/format"
 )
 
 // isPath reports whether name is valid both as a name in an archive and as a
@@ -75,66 +73,13 @@ func href(name string) string {
 	return string(b)
 }
 
-// maxLinks is how many links are followed, one leading to the next.
-const maxLinks = 40
-
-// resolve returns the entry that name leads to. Links lead through the archive
-// only; those to folders count on the way, too.
+// resolve returns the entry that name leads to, also if it is made for the view.
 func (h *handler) resolve(ctx context.Context, name string) (holdall.Entry, error) {
-	at := name
-	for range maxLinks {
-		e, below, err := h.find(ctx, at)
-		if err != nil {
-			return e, err
-		}
-		switch e.Kind {
-		case format.Symlink:
-			if e.Link == "" || path.IsAbs(e.Link) {
-				return e, notThere(name)
-			}
-			at = path.Join(path.Dir(e.Name), e.Link, below)
-		case format.HardLink:
-			at = e.Link
-		default:
-			return e, nil
-		}
-		if at != "." && !isPath(at) {
-			return e, notThere(name)
-		}
-	}
-	return holdall.Entry{}, notThere(name)
-}
-
-func notThere(name string) error {
-	return &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
-}
-
-// find returns the entry called name or, if there is none, the first symlink on
-// the way to it, with the part of name below that.
-func (h *handler) find(ctx context.Context, name string) (_ holdall.Entry, below string, _ error) {
-	if name == "." {
-		return holdall.Entry{Name: ".", Kind: format.Dir}, "", nil
-	}
-	e, err := h.a.Lookup(ctx, name)
+	e, err := h.a.Resolve(ctx, name)
 	if name == consolidatedName && errors.Is(err, fs.ErrNotExist) {
 		if made, ok := h.consolidated(ctx); ok {
-			return made, "", nil
+			return made, nil
 		}
 	}
-	if err == nil || !h.hasLinks || !errors.Is(err, fs.ErrNotExist) {
-		return e, "", err
-	}
-	for i := range len(name) {
-		if name[i] != '/' {
-			continue
-		}
-		up, uerr := h.a.Lookup(ctx, name[:i])
-		if uerr == nil && up.Kind == format.Symlink {
-			return up, name[i+1:], nil
-		}
-		if uerr != nil && !errors.Is(uerr, fs.ErrNotExist) {
-			return up, "", uerr
-		}
-	}
-	return e, "", err
+	return e, err
 }

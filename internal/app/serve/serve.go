@@ -28,11 +28,10 @@ import (
 // unproven are only ranges of content that is longer than 1 MiB and has no
 // digests of pieces.
 type handler struct {
-	a        *Archive
-	log      *slog.Logger
-	hasLinks bool // that could lead to folders
-	bucket   bool // it answers for one
-	guarded  bool // access is restricted
+	a       *Archive
+	log     *slog.Logger
+	bucket  bool // it answers for one
+	guarded bool // access is restricted
 }
 
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) {

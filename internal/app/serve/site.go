@@ -200,7 +200,7 @@ func (s *Site) archive(w http.ResponseWriter, r *http.Request, rest, view string
 func (s *Site) open(r *http.Request, name, view string) (h *handler, code int, text string) {
 	a, err := s.set.Use(r.Context(), name, view)
 	if err == nil {
-		return &handler{a: a, log: s.o.Log, hasLinks: a.Format().Keeps&format.KeepsSymlinks != 0, guarded: s.door != nil}, 0, ""
+		return &handler{a: a, log: s.o.Log, guarded: s.door != nil}, 0, ""
 	}
 	unlessGone(r)
 	if _, ok := errors.AsType[*holdall.ViewError](err); ok {

@@ -1,8 +1,8 @@
 package detect
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"path"
 	"sync"
 
@@ -35,5 +35,5 @@ func readEnds(ctx context.Context, o store.Object, head, tail []byte, atOnce boo
 	if !atOnce && err == nil {
 		inHead, headErr = storekit.ReadHead(ctx, o, head)
 	}
-	return inHead, inTail, errors.Join(err, headErr)
+	return inHead, inTail, cmp.Or(err, headErr)
 }

@@ -181,7 +181,7 @@ func (o Options) format(name string, converts bool) (*format.Format, error) {
 		}
 	}
 	if f == nil {
-		return nil, fmt.Errorf("%s: unknown extension: set the format to write", name)
+		return nil, fmt.Errorf("%s: no format has this extension: name the format", name)
 	}
 	switch {
 	case f.Create != nil || f.FromZarr != nil && converts:

@@ -113,14 +113,13 @@ func (x *extraction) closeFolders() {
 }
 
 // file writes one file. Content that fits in memory is verified before anything is written.
-func (x *extraction) file(ctx context.Context, c content.Content) error {
+func (x *extraction) file(ctx context.Context, c content.Content, e format.Entry) error {
 	if x.o.NoVerify {
 		c = c.Trusted()
 	}
-	e := c.Entry
 	if e.Size > content.Small {
 		return x.write(e, func(w *sink) error {
-			w.holes = x.holesOf(ctx, e) > 0
+			w.holes = x.holesOf(ctx, c.Entry) > 0
 			return c.CopyTo(ctx, w, x.o.Meter)
 		})
 	}
@@ -157,13 +156,12 @@ func (e *unreadable) Unwrap() error { return e.err }
 
 // keep writes the readable part of a damaged file beside its place, and returns err, which then
 // reports that.
-func (x *extraction) keep(ctx context.Context, e format.Entry, err error) error {
+func (x *extraction) keep(ctx context.Context, e, to format.Entry, err error) error {
 	bad, ok := errors.AsType[*unreadable](err)
 	if !ok || ctx.Err() != nil || content.Passing(e, err) != nil {
 		return err
 	}
 	lost := int64(0)
-	to := e
 	to.Name += kit.DamagedSuffix
 	werr := x.write(to, func(w *sink) (err error) {
 		lost, err = x.src.Salvage(ctx, e, w)

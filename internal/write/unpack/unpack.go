@@ -37,6 +37,7 @@ type Options struct {
 	NoVerify     bool
 	KeepDamaged  bool
 	DryRun       bool
+	Strip        int // elements to remove from the beginning of each name
 	Max          Limits
 	OnError      func(p format.Problem, err error)
 	Meter        *meter.Meter
@@ -116,15 +117,16 @@ func Extract(ctx context.Context, src *content.Source, into *os.Root, o Options)
 		}
 	}
 	err = src.Sweep(ctx, x.admitted(ctx, entries), content.AnyOrder, func(c content.Content, err error) error {
+		to, _ := x.named(c.Entry)
 		if err == nil {
-			err = x.file(ctx, c)
+			err = x.file(ctx, c, to)
 		} else {
 			err = &unreadable{err: err}
 		}
 		if x.o.KeepDamaged {
-			err = x.keep(ctx, c.Entry, err)
+			err = x.keep(ctx, c.Entry, to, err)
 		}
-		return x.done(ctx, c.Entry, err)
+		return x.done(ctx, to, err)
 	})
 	if err == nil {
 		err = x.links(ctx)
@@ -245,7 +247,14 @@ func (x *extraction) admitted(ctx context.Context, entries iter.Seq2[format.Entr
 				yield(format.Entry{}, err)
 				return
 			}
-			x.strip(&e)
+			own := e // what is read has the archive's name
+			var ok bool
+			if e, ok = x.named(own); !ok {
+				continue
+			}
+			if strings.HasPrefix(own.Name, "/") && !strings.HasPrefix(e.Name, "/") {
+				x.admitSum.Stripped++
+			}
 			if p := x.refuse(e); p != nil {
 				refused := &content.Refusal{Told: *p}
 				if x.done(ctx, e, refused) != nil {
@@ -258,9 +267,9 @@ func (x *extraction) admitted(ctx context.Context, entries iter.Seq2[format.Entr
 			case e.Kind == format.Dir:
 				err = x.makeFolder(e.Name)
 				x.dirs = append(x.dirs, e)
-			case e.Kind.HasContent() && x.has(ctx, e):
+			case e.Kind.HasContent() && x.has(ctx, e.Name, own):
 			case e.Kind.HasContent():
-				if !yield(e, nil) {
+				if !yield(own, nil) {
 					return
 				}
 				continue
@@ -277,12 +286,12 @@ func (x *extraction) admitted(ctx context.Context, entries iter.Seq2[format.Entr
 }
 
 // has reports whether a file that is there has e's content, as digests show, and need not be written.
-func (x *extraction) has(ctx context.Context, e format.Entry) bool {
-	info := x.there(e.Name)
+func (x *extraction) has(ctx context.Context, name string, e format.Entry) bool {
+	info := x.there(name)
 	if !x.o.Changed || info == nil || !info.Mode().IsRegular() || info.Size() != e.Size {
 		return false
 	}
-	f, err := x.root.OpenFile(e.Name, os.O_RDONLY|sysfile.DontWait, 0)
+	f, err := x.root.OpenFile(name, os.O_RDONLY|sysfile.DontWait, 0)
 	if err != nil {
 		return false
 	}
@@ -321,23 +330,24 @@ func (x *extraction) withinLimits(ctx context.Context, e format.Entry) error {
 	}}
 }
 
-// strip removes leading slashes from a name, as other tools do.
-func (x *extraction) strip(e *format.Entry) {
+// named returns an entry by the name that it gets on disk: without leading slashes, as other
+// tools do it, and without its first Strip elements. It reports false if nothing is left.
+func (x *extraction) named(e format.Entry) (format.Entry, bool) {
 	strip := func(name string) string {
 		rel := strings.TrimLeft(name, "/")
-		if rel == "" || rel == name || slices.Contains(strings.Split(rel, "/"), "..") {
-			return name
+		if rel != "" && rel != name && !slices.Contains(strings.Split(rel, "/"), "..") {
+			name = path.Clean(rel)
 		}
-		return path.Clean(rel)
+		for n := x.o.Strip; n > 0 && name != ""; n-- {
+			_, name, _ = strings.Cut(name, "/")
+		}
+		return name
 	}
-	name := strip(e.Name)
+	e.Name = strip(e.Name)
 	if e.Kind == format.HardLink {
 		e.Link = strip(e.Link)
 	}
-	if name != e.Name {
-		e.Name = name
-		x.admitSum.Stripped++
-	}
+	return e, e.Name != "" || x.o.Strip == 0
 }
 
 // refuse returns the reason if an entry must not be extracted.
