@@ -1,7 +1,9 @@
 // Command readability prints how hard texts are to read: how long their sentences are, how many
 // of their words are long, and how often they use phrases that this project avoids.
 //
-//	go run -C tools ./readability [-help HOLDALL] FILE...
+//	go run -C tools ./readability [-strict] [-help HOLDALL] FILE...
+//
+// With -strict it prints these phrases only, and the exit code is 1 if there are any.
 //
 // Files are pages of Markdown; code blocks, tables and headings are left out. With -help, the help
 // texts of all verbs of a command are read, too.
@@ -36,7 +38,7 @@ var (
 	sentence = regexp.MustCompile(`[.!?:;]["')*]*(\s|$)|\n\n`)
 	verb     = regexp.MustCompile(`(?m)^  ([a-z][a-z0-9-]*) +\S`)
 	// riddles are phrases that are hard to understand.
-	riddles = regexp.MustCompile(`(?i)\b(but for|taken up|is (told|said|believed)|no more than|of which|whoever|who does|as it was|the like|nobody|dear)\b|(?:^|[.;:] )(Of|Who|What) (it|one|the|is|was|has)\b`)
+	riddles = regexp.MustCompile(`(?i)\b(but for|taken up|is (told|said|believed)|no more than|of which|whoever|who does|as it was|the like|nobody|dear|also none|the answer is no|proven by nothing|(is|was) not of (it|them))\b|\bvariable is none\b|\bthat begin with [^.]* are none\b|\b1 ([a-z]+ )?(folders|files|entries|names|archives)\b|\b(command|program|page|file) has \d+ [kMG]i?B\b|(?:^|[.;] )(Of|Who|What) (it|one|the|is|was|has)\b`)
 )
 
 // A score counts words.
@@ -106,6 +108,7 @@ func helps(bin, above string, words ...string) (string, error) {
 
 func main() {
 	bin := flag.String("help", "", "a holdall whose help texts are read, too")
+	strict := flag.Bool("strict", false, "print phrases to avoid, and fail if there are any")
 	flag.Parse()
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "TEXT\tsentences\twords a sentence\tover 25 words\tlong words\triddles\t")
@@ -123,6 +126,13 @@ func main() {
 		}
 		s := read(text)
 		all.add(s)
+		if *strict {
+			for _, at := range riddles.FindAllStringIndex(text, -1) {
+				from, to := max(0, at[0]-40), min(len(text), at[1]+40)
+				fmt.Printf("%s: …%s…\n", name, strings.Join(strings.Fields(strings.ToValidUTF8(text[from:to], "")), " "))
+			}
+			return
+		}
 		line(name, s)
 	}
 	if *bin != "" {
@@ -133,9 +143,11 @@ func main() {
 		b, err := os.ReadFile(name)
 		count(filepath.Base(name), prose(string(b)), err)
 	}
-	line("all", all)
-	w.Flush()
-	if failed {
+	if !*strict {
+		line("all", all)
+		w.Flush()
+	}
+	if failed || *strict && all.riddles > 0 {
 		os.Exit(1)
 	}
 }

@@ -100,10 +100,13 @@ func (r *release) artefacts() error {
 	if err := r.manifests(subjects); err != nil {
 		return err
 	}
+	if err := r.indexes(subjects); err != nil {
+		return err
+	}
 	if err := r.provenance(all, subjects); err != nil {
 		return err
 	}
-	subjects, err = r.sums() // with these two
+	subjects, err = r.sums() // with all of these
 	if err != nil {
 		return err
 	}
@@ -233,10 +236,12 @@ func (r *release) sums() (all []subject, err error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, subject{n.Name(), fmt.Sprintf("%x", sha256.Sum256(data))})
+		all = append(all, subject{n.Name(), sumOf(data)})
 	}
 	return all, nil
 }
+
+func sumOf(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
 
 // write writes a file of the release.
 func (r *release) write(name string, data []byte) error {

@@ -13,6 +13,8 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -261,18 +263,18 @@ func TestRelease(t *testing.T) {
 	})
 	t.Run("has completions that load", func(t *testing.T) {
 		for shell, script := range map[string]string{
-			"bash": `source "$1"; complete -p holdall; COMP_WORDS=(holdall versi) COMP_CWORD=1 COMP_LINE="holdall versi" COMP_POINT=13
-				_get_comp_words_by_ref() { cur=versi prev=holdall words=("${COMP_WORDS[@]}") cword=1; }
+			"bash": `source "$1"; complete -p holdall; COMP_WORDS=(holdall verif) COMP_CWORD=1 COMP_LINE="holdall verif" COMP_POINT=13
+				_get_comp_words_by_ref() { cur=verif prev=holdall words=("${COMP_WORDS[@]}") cword=1; }
 				__start_holdall holdall; echo "found ${COMPREPLY[@]}"`,
 			"zsh":  `autoload -U compinit; compinit -D -u; source "$1"; echo "found ${_comps[holdall]} $(whence -w _holdall)"`,
-			"fish": `source $argv[1]; echo found (complete -C "holdall versi")`,
+			"fish": `source $argv[1]; echo found (complete -C "holdall verif")`,
 		} {
 			t.Run("in "+shell, func(t *testing.T) {
 				file := map[string]string{"bash": "holdall.bash", "zsh": "_holdall", "fish": "holdall.fish"}[shell]
 				args := map[string][]string{"bash": {"--norc", "-c", script, shell}, "zsh": {"-f", "-c", script, shell}, "fish": {"--no-config", "-c", script}}[shell]
 				cmd := exec.Command(need(t, shell), append(args, filepath.Join(unpacked, "completions", file))...)
 				cmd.Env = append(os.Environ(), "PATH="+unpacked+":"+os.Getenv("PATH"), "HOME="+t.TempDir())
-				want := map[string]string{"bash": "found version", "zsh": "found _holdall _holdall: function", "fish": "found version"}[shell]
+				want := map[string]string{"bash": "found verify", "zsh": "found _holdall _holdall: function", "fish": "found verify"}[shell]
 				if out := does(t, cmd); !strings.Contains(out, want) {
 					t.Errorf("%s, expected %s", out, want)
 				}
@@ -290,6 +292,51 @@ func TestRelease(t *testing.T) {
 			does(t, exec.Command(need(t, "tar"), "-xzf", one(t, r.out, "*.apk"), "-i", "-C", dir))
 			knows(t, filepath.Join(dir, "usr", "bin", "holdall"), r, files)
 		})
+	})
+	t.Run("is a repository of apt", func(t *testing.T) {
+		if host.os != "linux" {
+			t.Skip("it is for Debian")
+		}
+		apt, dir := need(t, "apt-get"), t.TempDir()
+		web := httptest.NewServer(http.FileServer(http.Dir(r.out)))
+		defer web.Close()
+		sources := filepath.Join(dir, "sources.list")
+		for _, at := range []string{"state/lists/partial", "cache/archives/partial"} {
+			if err := os.MkdirAll(filepath.Join(dir, at), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(os.WriteFile(sources, []byte("deb [trusted=yes] "+web.URL+" ./\n"), 0o644), os.WriteFile(filepath.Join(dir, "status"), nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		run := func(args ...string) {
+			t.Helper()
+			cmd := exec.Command(apt, append([]string{"-o", "Dir::State=" + dir + "/state", "-o", "Dir::State::status=" + dir + "/status", "-o", "Dir::Cache=" + dir + "/cache",
+				"-o", "Dir::Etc::sourcelist=" + sources, "-o", "Dir::Etc::sourceparts=-", "-o", "APT::Sandbox::User=", "-o", "Acquire::http::Proxy=DIRECT", "-o", "Acquire::http::Proxy::127.0.0.1=DIRECT"}, args...)...)
+			cmd.Dir = dir
+			does(t, cmd)
+		}
+		run("update")
+		run("download", "holdall")
+		if !bytes.Equal(read(t, one(t, dir, "*.deb")), read(t, one(t, r.out, "*.deb"))) {
+			t.Error("apt has another package")
+		}
+	})
+	t.Run("is an index of Python packages", func(t *testing.T) {
+		if r.python == "" || host.arch == "riscv64" || host.os == "freebsd" {
+			t.Skip("there is no python3 from 3.11 on, or no wheel")
+		}
+		web, dir := httptest.NewServer(http.FileServer(http.Dir(r.out))), t.TempDir()
+		defer web.Close()
+		does(t, exec.Command(r.python, "-m", "venv", filepath.Join(dir, "venv")))
+		pip := exec.Command(filepath.Join(dir, "venv", "bin", "python"), "-m", "pip", "--isolated", "download", "--no-deps", "--no-cache-dir", "--index-url", web.URL+"/simple/", "-d", dir, "holdall")
+		if host.os == "windows" {
+			pip.Path = filepath.Join(dir, "venv", "Scripts", "python.exe")
+		}
+		does(t, pip)
+		if !bytes.Equal(read(t, one(t, dir, "*.whl")), read(t, one(t, r.out, "*-none-[^a]*.whl"))) {
+			t.Error("pip has another wheel")
+		}
 	})
 	t.Run("has an image", func(t *testing.T) {
 		if host.os != "linux" || host.arch == "riscv64" {
