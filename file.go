@@ -41,12 +41,20 @@ func (a *Archive) Open(ctx context.Context, name string) (*File, error) {
 // OpenEntry opens an entry that the archive returned. The caller must close the file.
 func (a *Archive) OpenEntry(ctx context.Context, e Entry) (*File, error) {
 	if !e.Kind.HasContent() {
-		return nil, &fs.PathError{Op: "open", Path: e.Name, Err: errors.New("is a " + e.Kind.String())}
+		return nil, &fs.PathError{Op: "open", Path: e.Name, Err: errors.New("is a " + kindWord(e.Kind))}
 	}
 	if err := a.src.Fault(e); err != nil {
 		return nil, err
 	}
 	return &File{a: a, e: e, ctx: ctx}, nil
+}
+
+// kindWord is what people call a kind.
+func kindWord(k format.Kind) string {
+	if k == format.Dir {
+		return "folder"
+	}
+	return k.String()
 }
 
 // Entry returns the file's entry.

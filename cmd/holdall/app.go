@@ -246,8 +246,14 @@ func (a *app) storeOf(ctx context.Context, address string) (store.Store, string,
 	if s, name, err := a.catalogued(ctx, address); s != nil || err != nil {
 		return s, name, err
 	}
-	if _, at := store.CutLayer(address); strings.HasPrefix(store.Scheme(at), "http") {
+	_, at := store.CutLayer(address)
+	if _, host, _ := strings.Cut(at, "://"); strings.HasPrefix(store.Scheme(at), "http") && strings.Trim(host, "/") != "" {
 		address = strings.TrimRight(address, "/") // the address of an archive that is a folder
+	}
+	if scheme, rest, ok := strings.Cut(at, ":"); ok && store.Scheme(at) == "" && slices.Contains([]string{"s3", "gs", "az", "http", "https"}, scheme) {
+		if _, err := os.Lstat(at); err != nil {
+			return nil, "", &misspeltError{usage("%s: no such file", at), scheme + "://" + strings.TrimLeft(rest, "/")}
+		}
 	}
 	st, name, err := store.OpenAddress(ctx, address)
 	if err == nil {

@@ -101,6 +101,9 @@ func (a *app) catNames(ctx context.Context, address string, names []string, r by
 			entries = slices.DeleteFunc(entries, func(e holdall.Entry) bool { return !e.Kind.HasContent() })
 		}
 		return all(entries, func(e holdall.Entry) error {
+			if e.Kind == format.Dir {
+				return fmt.Errorf("%s is a folder: 'holdall ls' lists it, 'holdall extract' writes its files", format.Escape(e.Name))
+			}
 			if e.Kind == format.Symlink || e.Kind == format.HardLink {
 				if e, err = in.Resolve(ctx, e.Name); err != nil {
 					return err

@@ -22,7 +22,9 @@ func (a *app) choose(ctx context.Context, out string, inputs []string) (string, 
 	switch ext := path.Ext(filepath.ToSlash(out)); {
 	case out == "-":
 		return "", usage("-o -: name the format with -f")
-	case strings.HasSuffix(out, "/") || len(inputs) == 0:
+	case strings.HasSuffix(out, "/"):
+		return "", usage("%s is a folder: name an archive, such as -o %s.caf", out, strings.TrimRight(out, "/"))
+	case len(inputs) == 0:
 		return "", usage("%s: name the format with -f", out)
 	case ext != "" && ext != ".":
 		return "", usage("%s: no format has the extension %s: name the format with -f, or leave out the extension", out, ext)

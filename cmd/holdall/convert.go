@@ -48,6 +48,9 @@ store.`,
 		Args: args(2, 2, "SRC and DST"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			p.out = args[1]
+			if a.target == "" && a.writes(p.out).Name == "" && !isFolderName(p.out) {
+				return usage("%s: no format has this extension: name the format with -f, or a folder as %s/", p.out, p.out)
+			}
 			if err := p.options(a, a.writes(p.out)); err != nil {
 				return &usageError{err}
 			}

@@ -26,7 +26,8 @@ func (c *choice) Type() string   { return "word" }
 
 func (c *choice) Set(s string) error {
 	if s == "" || !slices.Contains(c.words, s) {
-		expected := strings.TrimPrefix(strings.Join(c.words, " or "), " or ")
+		list := slices.DeleteFunc(slices.Clone(c.words), func(w string) bool { return w == "" })
+		expected := strings.Replace(inWords(list), " and ", " or ", 1)
 		if meant := nearest(s, c.words); meant != "" {
 			return &misspeltError{fmt.Errorf("expected %s", expected), meant}
 		}

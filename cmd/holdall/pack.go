@@ -310,6 +310,9 @@ func (a *app) locateOut(ctx context.Context, out string) (store.Store, string, e
 	if out == "-" {
 		out = os.DevNull
 	}
+	if _, at := store.CutLayer(out); strings.HasPrefix(store.Scheme(at), "http") {
+		return nil, "", usage("%s: web servers take no archives: write to a disk or a bucket", store.Redact(out))
+	}
 	st, name, err := a.locate(ctx, out)
 	return a.dry(st, false), name, err
 }

@@ -47,6 +47,7 @@ type errorJSON struct {
 func (a *app) report(err error) {
 	line := a.prefix("error")
 	text := printable(strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "\n\nDid", "; did")), " "))
+	text = strings.TrimSuffix(text, ": "+errors.ErrUnsupported.Error()) // the text says so
 	if a.address != "" && !mentions(text, a.address) {
 		line += a.address + ": "
 	}

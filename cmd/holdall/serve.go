@@ -403,7 +403,7 @@ func (a *app) listen(ctx context.Context, doors []*entrance, o serving) error {
 	for _, d := range doors {
 		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", d.addr)
 		if err != nil {
-			return errors.Join(err, closeAll(doors))
+			return errors.Join(fmt.Errorf("%s: %w", d.addr, err), closeAll(doors))
 		}
 		d.at = ln.Addr().(*net.TCPAddr)
 		if d.ln = ln; crypto != nil {

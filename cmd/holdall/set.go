@@ -68,7 +68,9 @@ func (a *app) archivesOf(ctx context.Context, address string) (st store.Store, n
 		if _, err := os.Lstat(address); err == nil {
 			return nil, nil, nil
 		}
-		err = filesLike(dir, "", pattern, depth, &names)
+		if err = filesLike(dir, "", pattern, depth, &names); err == nil && names == nil && strings.Contains(at, "*") {
+			return nil, nil, usage("%s: no archive has such a name", address)
+		}
 	} else {
 		var prefix string
 		if st, prefix, err = a.storeOf(ctx, layer+dir+"x"+query); err != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
 )
 
@@ -63,7 +62,7 @@ func verbFor(root *cobra.Command, args []string) ([]string, error) {
 	switch {
 	case isAddress(word):
 		return append([]string{"ls"}, args...), nil
-	case strings.ContainsAny(word, `/\`) || format.All().ByExtension(word) != nil:
+	case strings.ContainsAny(word, `/\.*`):
 		return args, usage("%s is not a verb, and there is no file of this name", word)
 	}
 	return args, unknownVerb(root, word)

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -61,7 +63,7 @@ func distance(a, b string) int {
 // holdall's.
 var otherVerbs = map[string]string{
 	"list": "ls", "dir": "ls", "l": "ls", "ll": "ls", "lsl": "ls", "lsf": "ls", "lsd": "ls", "t": "ls", "contents": "ls",
-	"create": "pack", "c": "pack", "archive": "pack", "compress": "pack", "backup": "pack", "zip": "pack", "tar": "pack", "init": "pack", "save": "pack",
+	"create": "pack", "c": "pack", "a": "pack", "e": "extract", "archive": "pack", "compress": "pack", "backup": "pack", "zip": "pack", "tar": "pack", "init": "pack", "save": "pack",
 	"x": "extract", "unpack": "extract", "unzip": "extract", "untar": "extract", "restore": "extract", "decompress": "extract", "export": "extract",
 	"dump": "cat", "print": "cat", "show": "cat", "read": "cat", "type": "cat", "get": "cat",
 	"check": "verify", "test": "verify", "fsck": "verify", "scrub": "verify", "validate": "verify",
@@ -110,7 +112,7 @@ func unknownVerb(cmd *cobra.Command, word string) error {
 
 // otherFlags maps a flag to its names in other programs and verbs.
 var otherFlags = map[string][]string{
-	"target": {"directory", "output"}, "dir": {"directory"}, "dest": {"directory", "output"}, "out": {"output"}, "file": {"output"},
+	"target": {"directory", "output"}, "to": {"directory", "output"}, "dir": {"directory"}, "dest": {"directory", "output"}, "out": {"output"}, "file": {"output"},
 	"threads": {"jobs"}, "transfers": {"jobs"}, "parallel": {"jobs"}, "workers": {"jobs"}, "recurse": {"recursive"}, "dryrun": {"dry-run"},
 	"exclude-file": {"exclude-from"}, "only": {"include"}, "filter": {"include"}, "force": {"overwrite"}, "overwrite": {"force"}, "human": {"human-readable"},
 	"compression-level": {"level"}, "dereference": {"follow"}, "same-owner": {"no-owner"}, "type": {"kind", "format"}, "files-with-match": {"files-with-matches"},
@@ -118,16 +120,35 @@ var otherFlags = map[string][]string{
 	"listen": {"addr"}, "port": {"addr"}, "bind": {"addr"}, "address": {"addr"},
 }
 
+// otherLetters maps a letter of a verb in other programs to what does that here.
+var otherLetters = map[string]string{
+	"extract -o": "-C", "extract -d": "-C", "extract -f": "--as", "cat -o": "'> FILE'", "find -n": "'holdall find ARCHIVE PATTERN'", "pack -C": "'holdall pack -o OUT FOLDER'",
+	"pack -r": "a folder, which is packed with all that is in it", "pack -z": "-o OUT.tar.gz", "ls -f": "--as",
+}
+
 // flagError explains an unknown flag: which flag was probably meant, and which
 // verbs have it.
 func flagError(cmd *cobra.Command, err error) error {
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		cause := wrong.Unwrap()
+		if is[*strconv.NumError](cause) {
+			cause = errors.New("expected a number")
+			if wrong.GetFlag().Value.Type() == "bool" {
+				cause = errors.New("expected true or false")
+			}
+		}
+		return &usageError{fmt.Errorf("--%s %q: %w", wrong.GetFlag().Name, wrong.GetValue(), cause)}
+	}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
 		return &usageError{err}
 	}
 	name := unknown.GetSpecifiedName()
-	if unknown.GetSpecifiedShortnames() != "" {
-		return &usageError{err}
+	if letters := unknown.GetSpecifiedShortnames(); letters != "" {
+		if meant := otherLetters[cmd.Name()+" -"+name]; meant != "" {
+			return &misspeltError{usage("unknown flag: -%s", name), meant}
+		}
+		return usage("unknown flag: -%s", letters)
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {

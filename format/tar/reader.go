@@ -137,6 +137,9 @@ func (r *reader) walk(ctx context.Context, src *source, each func(*member) error
 		p := r.problem(format.BadHeader, min(s.head, r.size), err.Error())
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			p.Code = format.Truncated
+			if err == io.ErrUnexpectedEOF {
+				p.Message = "the archive ends too early"
+			}
 		}
 		if s.mayResync(err) {
 			found, err := s.resync(ctx)
