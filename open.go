@@ -444,9 +444,17 @@ func (a *Archive) openLinked(ctx context.Context, address string) (format.Reader
 	return r, err
 }
 
+// errPage means that a server has sent something else under the archive's address.
+var errPage = errors.New("the server sent a web page, not an archive: open the address in a browser to see why")
+
 // recognise detects the format of an archive and opens it. The extension of the name only decides
 // which format is tried first; the bytes decide.
-func recognise(ctx context.Context, st store.Store, name string, o OpenOptions) (*format.Format, format.Reader, error) {
+func recognise(ctx context.Context, st store.Store, name string, o OpenOptions) (_ *format.Format, _ format.Reader, err error) {
+	defer func() {
+		if (errors.Is(err, format.ErrCorrupt) || errors.Is(err, format.ErrUnknown)) && storekit.IsPage(ctx, st, name) {
+			err = errPage
+		}
+	}()
 	if o.Format != "" {
 		f, err := o.formats().Named(o.Format)
 		if err != nil {

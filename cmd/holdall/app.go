@@ -127,6 +127,7 @@ func (a *app) width() int {
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.rootCommand(args)
 	cmd := root
+	ctx = storekit.Telling(ctx, func(line string) { a.warn("%s", line) })
 	if len(args) == 1 && args[0] == "-v" {
 		a.warn("-v is --version now; the next version will not know the old name")
 		args = []string{"--version"}

@@ -16,6 +16,8 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	neturl "net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +29,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	agelib "filippo.io/age"
 
 	"github.com/holdall/holdall/internal/testkit"
 )
@@ -519,6 +523,201 @@ func TestServeWithTokenAndTLS(t *testing.T) {
 	}
 	client.CloseIdleConnections()
 	s.end(t)
+}
+
+// TestServedArchivesAreReadByHoldall reads what it serves at every address that people see, as it reads
+// the same archives on a disk.
+func TestServedArchivesAreReadByHoldall(t *testing.T) {
+	dir := toServe(t)
+	in, all := filepath.Join(dir, "in"), filepath.Join(dir, "all")
+	if err := os.Mkdir(all, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	at := func(name string) string { return filepath.Join(all, name) }
+	formats := map[string]string{"x.caf": "", "x.tar": "", "x.zip": "", "x.rvn": "", "x.bundle": "databundle", "x.lindi.tar": "lindi", "store": "oak", "a b%.caf": ""}
+	for name, f := range formats {
+		command(t, "pack", "-q", "-f", f, "-o", at(name), in)
+	}
+	command(t, "index", "-q", "--chunk-digests", at("x.zip"))
+	command(t, "protect", "-q", at("x.tar"))
+	b, err := os.ReadFile(at("x.tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[1<<20] ^= 1 // parity beside it restores this
+	if err := errors.Join(os.WriteFile(at("x.tar"), b, 0o666), os.WriteFile(at("secret"), []byte("s"), 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	damaged, err := os.ReadFile(at("x.caf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(at("damaged.caf"), damaged[:len(damaged)-9], 0o666); err != nil {
+		t.Fatal(err)
+	}
+	s := startServing(t, all)
+	url := s.url(t)
+	for name, f := range formats {
+		escaped := (&neturl.URL{Path: name}).EscapedPath()
+		var as []string
+		if f == "oak" { // nothing but a list shows that a folder is one
+			as = []string{"--as", "oak", "--view", "files"}
+		}
+		for _, at := range []string{"f/" + escaped, "f/" + escaped + "/", "raw/" + escaped, "#/" + escaped + "/d?tab=map", escaped} {
+			big := command(t, append([]string{"cat", url + at, "d/big"}, as...)...)
+			list := command(t, append([]string{"ls", "-R", url + at}, as...)...)
+			if big != strings.Repeat("x", 3<<20) || list != command(t, append([]string{"ls", "-R", filepath.Join(all, name)}, as...)...) {
+				t.Errorf("%s: %d bytes, %s", at, len(big), list)
+			}
+		}
+	}
+	repaired := filepath.Join(dir, "repaired.caf")
+	if code := newApp(nil, io.Discard, io.Discard).run(t.Context(), []string{"repair", "-o", repaired, url + "f/damaged.caf"}); code != exitNo || command(t, "ls", repaired) == "" {
+		t.Errorf("a damaged archive is not read: %d", code)
+	}
+	for path, want := range map[string]int{"raw/x.zip.holdall": 200, "raw/x.tar.parity": 200, "raw/secret": 404, "raw/store/manifest": 200, "raw/store/nothing": 404, "raw/store": 404, "raw/../secret": 404, "raw/damaged.caf": 200, "raw/": 404} {
+		if answer, body := fetch(t, url+path); answer.StatusCode != want {
+			t.Errorf("%s: %s, %s", path, answer.Status, body)
+		}
+	}
+	if answer, _ := fetch(t, url+"raw/x.caf", "Host", "example.org"); answer.StatusCode != 403 {
+		t.Errorf("a foreign name for this machine: %s", answer.Status)
+	}
+	s.end(t)
+}
+
+// TestServedArchiveIsStoredEncrypted checks that the server decrypts contents, but not the archive.
+func TestServedArchiveIsStoredEncrypted(t *testing.T) {
+	testkit.Serial(t)
+	dir := toServe(t)
+	id, err := agelib.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOLDALL_AGE_RECIPIENTS", id.Recipient().String())
+	t.Setenv("HOLDALL_AGE_IDENTITY", filepath.Join(dir, "key"))
+	if err := os.WriteFile(filepath.Join(dir, "key"), []byte(id.String()+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x := filepath.Join(dir, "secret.caf")
+	command(t, "pack", "-q", "-o", "age:"+x, filepath.Join(dir, "in"))
+	want, err := os.ReadFile(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startServing(t, "age:"+x)
+	at := s.url(t)
+	if _, body := fetch(t, at+"hello.txt"); body != "hello, world" {
+		t.Errorf("%q", body)
+	}
+	raw := strings.Replace(at, "/f/", "/raw/", 1)
+	if answer, body := fetch(t, raw); answer.StatusCode != 200 || body != string(want) {
+		t.Errorf("%s, %d bytes", answer.Status, len(body))
+	}
+	if got := command(t, "cat", "age:"+at, "hello.txt"); got != "hello, world" {
+		t.Errorf("%q", got)
+	}
+	var out, errs bytes.Buffer
+	if code := newApp(nil, &out, &errs).run(t.Context(), []string{"ls", at}); code != exitFailed || !strings.Contains(errs.String(), "put age: in front of its address") {
+		t.Errorf("%d: %s", code, &errs)
+	}
+	s.end(t)
+}
+
+// TestServedArchiveIsNotProvenAsStored checks that a server that trusts keys serves only what they sign.
+func TestServedArchiveIsNotProvenAsStored(t *testing.T) {
+	dir := toServe(t)
+	x, key := filepath.Join(dir, "x.caf"), filepath.Join(dir, "key")
+	command(t, "sign", "-q", "--new-key", key)
+	command(t, "sign", "-q", "--key", key, x)
+	s := startServing(t, "--trusted", key+".pub", x)
+	at := s.url(t)
+	raw := strings.Replace(at, "/f/", "/raw/", 1)
+	for path, want := range map[string]int{at + "hello.txt": 200, raw: 403, strings.TrimSuffix(raw, "/") + ".minisig": 403} {
+		if answer, body := fetch(t, path); answer.StatusCode != want {
+			t.Errorf("%s: %s, %s", path, answer.Status, body)
+		}
+	}
+	s.end(t)
+	s = startServing(t, x)
+	if got := command(t, "cat", "--trusted", key+".pub", s.url(t), "hello.txt"); got != "hello, world" {
+		t.Errorf("the client's own key: %q", got)
+	}
+	s.end(t)
+}
+
+// TestArchivesOfOtherServersAreReadOrToldWhy reads from servers that do not do all that holdall's does.
+func TestArchivesOfOtherServersAreReadOrToldWhy(t *testing.T) {
+	dir := toServe(t)
+	x, err := os.ReadFile(filepath.Join(dir, "x.caf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const page = "\ufeff\n<!DOCTYPE html><title>Log in</title>"
+	send := func(ctype string, content []byte) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Type", ctype); w.Write(content) }
+	}
+	ranges := func(ctype string, content []byte) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", ctype)
+			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+		}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/whole/x.caf", send("application/octet-stream", x))
+	mux.Handle("/html/x.caf", send("text/html", x))
+	mux.Handle("/text/x.caf", ranges("text/plain", x))
+	mux.Handle("/page/x.caf", send("text/html", []byte(page)))
+	mux.Handle("/ranged/x.caf", ranges("text/html; charset=utf-8", []byte(page)))
+	mux.Handle("/untold/x.caf", send("application/octet-stream", []byte(page)))
+	mux.Handle("/app/x.caf", ranges("application/octet-stream", x))
+	mux.Handle("/app/", send("text/html", []byte(page))) // also in the place of index and parity, which are not there
+	mux.Handle("/portal/", http.RedirectHandler("/page/x.caf", http.StatusFound))
+	mux.Handle("/long/x.caf", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "99999999999") }))
+	srv := httptest.NewServer(mux)
+	defer srv.Close()
+	const told, isPage = "server has no ranges; fetched whole\n", "the server sent a web page, not an archive"
+	for path, want := range map[string]string{
+		"whole/x.caf": told, "html/x.caf": "", "text/x.caf": "", "app/x.caf": "", "app/y.caf": isPage, "page/x.caf": isPage, "ranged/x.caf": isPage, "untold/x.caf": isPage, "portal/x.tar": isPage, "long/x.caf": "'holdall serve' or nginx",
+	} {
+		for _, verb := range [][]string{{"cat", srv.URL + "/" + path, "hello.txt"}, {"verify", "-q", srv.URL + "/" + path}, {"ls", "--as", "caf", srv.URL + "/" + path}} {
+			var out, errs bytes.Buffer
+			code := newApp(nil, &out, &errs).run(t.Context(), verb)
+			fails := want != "" && want != told
+			if (code != exitOK) != fails || !strings.Contains(errs.String(), want) && verb[0] != "verify" || want == "" && errs.Len() > 0 || strings.Contains(errs.String(), "damage") || verb[0] == "cat" && !fails && out.String() != "hello, world" {
+				t.Errorf("%v: exit code %d, %s%s", verb, code, &out, &errs)
+			}
+			if lines := strings.Count(errs.String(), "\n"); lines > 1 {
+				t.Errorf("%v: %d lines: %s", verb, lines, &errs)
+			}
+		}
+	}
+}
+
+// TestPythonsServerIsRead checks that the server that most people have at hand is enough.
+func TestPythonsServerIsRead(t *testing.T) {
+	dir := toServe(t)
+	python := testkit.Program(t, "python3")
+	cmd := exec.CommandContext(t.Context(), python, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1")
+	cmd.Dir = dir
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	m := regexp.MustCompile(`http://127\.0\.0\.1:\d+/`).FindString(line)
+	if m == "" {
+		t.Fatalf("says %q, %v", line, err)
+	}
+	var got, errs bytes.Buffer
+	if code := newApp(nil, &got, &errs).run(t.Context(), []string{"cat", m + "x.caf", "hello.txt"}); code != exitOK || got.String() != "hello, world" || errs.String() != "holdall: cat: "+m+"x.caf: server has no ranges; fetched whole\n" {
+		t.Errorf("exit code %d, %q: %s", code, &got, &errs)
+	}
 }
 
 // certificate makes a certificate for this machine, and returns files of it

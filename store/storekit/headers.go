@@ -2,6 +2,10 @@ package storekit
 
 import "strings"
 
+// StoredType is a media type for requests. A server that has a page or a list at the address of an
+// archive, such as "holdall serve", sends the archive as it is stored to clients that accept it.
+const StoredType = "application/vnd.holdall.stored"
+
 // MetaHeader is the prefix of the names of users' metadata, whatever the service calls it.
 const MetaHeader = "x-amz-meta-"
 

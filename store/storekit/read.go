@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,10 +103,44 @@ func Patience(ctx context.Context) time.Duration {
 	return d
 }
 
+type telling struct{}
+
+// Telling returns a context in which stores call tell with what a user should know of a request that
+// succeeded, in one line. It may be called concurrently.
+func Telling(ctx context.Context, tell func(line string)) context.Context {
+	return context.WithValue(ctx, telling{}, tell)
+}
+
+// Tell calls what Telling has set, if anything. It is for stores.
+func Tell(ctx context.Context, line string) {
+	if tell, ok := ctx.Value(telling{}).(func(string)); ok {
+		tell(line)
+	}
+}
+
 // Temporary reports whether err is a failed request that may succeed later.
 func Temporary(err error) bool {
 	e, ok := errors.AsType[*store.Error](err)
 	return ok && e.Retry
+}
+
+// IsPage reports whether an object of a store on a network begins as web pages do. Some servers send a
+// page in the place of what is not there, as if it were that.
+func IsPage(ctx context.Context, st store.Store, name string) bool {
+	if st.Can().Near {
+		return false
+	}
+	o, err := st.Open(ctx, name)
+	if err != nil {
+		return false
+	}
+	defer o.Close()
+	head := make([]byte, 512)
+	n, err := ReadHead(ctx, o, head)
+	text := strings.ToLower(strings.TrimLeft(strings.TrimPrefix(string(head[:n]), "\ufeff"), " \t\r\n\f"))
+	return err == nil && slices.ContainsFunc([]string{"<!doctype html", "<html", "<head", "<body", "<script", "<!--"}, func(tag string) bool {
+		return strings.HasPrefix(text, tag)
+	})
 }
 
 // ReadTail reads the last len(p) bytes of o into p, or all of o if it is shorter. It returns the

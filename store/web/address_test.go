@@ -22,6 +22,14 @@ func TestAddressIsSplitIntoStoreAndName(t *testing.T) {
 		{"https://host.test/dir/a%2Fb.caf", "https://host.test/dir/", "a/b.caf", "https://host.test/dir/a%2Fb.caf"},
 		{"https://host.test/d%2Fir/a.caf", "https://host.test/d%2Fir/", "a.caf", "https://host.test/d%2Fir/a.caf"},
 		{"https://host.test/dir/a.caf?X-Sig=a%2Fb+c&x#frag", "https://host.test/dir/", "a.caf", "https://host.test/dir/a.caf?X-Sig=a%2Fb+c&x"},
+		{"https://host.test/#/a%20b.caf/dir?tab=map", "https://host.test/", "a b.caf", "https://host.test/a%20b.caf"},
+		{"https://host.test#/a.caf", "https://host.test/", "a.caf", "https://host.test/a.caf"},
+		{"https://user:pw@host.test/site/index.html?token=t#/a.caf", "https://host.test/site/", "a.caf", "https://host.test/site/a.caf?token=t"},
+		{"https://host.test/d%2Fir/#/b.caf", "https://host.test/d%2Fir/", "b.caf", "https://host.test/d%2Fir/b.caf"},
+		{"https://host.test/a.caf#/b%2Fc", "https://host.test/", "a.caf", "https://host.test/a.caf"},
+		{"https://host.test/a.caf#/", "https://host.test/", "a.caf", "https://host.test/a.caf"},
+		{"https://host.test/a.caf#/..", "https://host.test/", "a.caf", "https://host.test/a.caf"},
+		{"https://host.test/a.caf#/?tab=map", "https://host.test/", "a.caf", "https://host.test/a.caf"},
 		{"https://user:pw@host.test/a.caf", "https://host.test/", "a.caf", "https://host.test/a.caf"},
 		{"https://host.test", "https://host.test/", "", "https://host.test"},
 		{"https://host.test/get/?id=7", "https://host.test/get/", "", "https://host.test/get/?id=7"},
@@ -129,4 +137,19 @@ func TestOpenIsAnOpenerForAddresses(t *testing.T) {
 	if got := s.took()[0].URL.RawQuery; got != "" {
 		t.Errorf("sibling: expected no query, found %q", got)
 	}
+}
+
+func FuzzAddressesOfPages(f *testing.F) {
+	for _, s := range []string{"/a.caf/dir?tab=map", "/a%20b", "/..", "/%2e%2e/x", "/a%2Fb", "/%zz", "a", "", "/?q"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, fragment string) {
+		st, name, err := At("http://host.test/dir/#"+fragment, Options{})
+		if err != nil {
+			return
+		}
+		if u, err := st.resolve(name); err != nil || u.Host != "host.test" || !strings.HasPrefix(u.Path, "/dir/") || strings.Count(u.Path, "/") != 2 || strings.Contains(u.Path, "/..") && u.Path != "/dir/"+name {
+			t.Errorf("%q: %q, %v, %v", fragment, name, u, err)
+		}
+	})
 }

@@ -76,7 +76,7 @@ func parseCount(s string) (int64, bool) {
 
 // part describes the body of a response with status 200 or 206.
 type part struct {
-	off, n int64
+	off, n int64 // n is -1 if it is not known how much comes of the whole object
 	size   int64 // of the object; -1 if it is not known
 	whole  bool  // the status is 200
 }
@@ -89,9 +89,6 @@ func (st *Store) parsePart(resp *http.Response) (part, error) {
 		return part{}, fmt.Errorf("expected the object's own bytes, found Content-Encoding %.50q", e)
 	}
 	if resp.StatusCode == http.StatusOK {
-		if resp.ContentLength < 0 {
-			return part{}, ErrNoRange
-		}
 		return part{n: resp.ContentLength, size: resp.ContentLength, whole: true}, nil
 	}
 	if mt, _, _ := mime.ParseMediaType(h.Get("Content-Type")); mt == "multipart/byteranges" {

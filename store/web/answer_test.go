@@ -210,40 +210,6 @@ func TestServerWithoutRangesIsToldByName(t *testing.T) {
 	}
 }
 
-func TestServerWithoutRangesServesWholeObjects(t *testing.T) {
-	for name, answer := range map[string]func(http.ResponseWriter, string){
-		"length told":     whole,
-		"length not told": func(w http.ResponseWriter, s string) { w.(http.Flusher).Flush(); io.WriteString(w, s) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			const content = "0123456789"
-			s := site{hook: func(w http.ResponseWriter, _ *http.Request) bool {
-				answer(w, content)
-				return true
-			}}
-			st := serve(t, &s)
-			check := func(what, got string, err error) {
-				t.Helper()
-				if name == "length told" && (err != nil || got != content) || name != "length told" && !errors.Is(err, ErrNoRange) {
-					t.Errorf("%s: found %q, %v", what, got, err)
-				}
-			}
-			got, err := read(t, storetest.Open(t, st, "object"), 0, 10)
-			check("read of all of it", got, err)
-			p := make([]byte, 40)
-			n, err := storekit.ReadHead(t.Context(), storetest.Open(t, st, "object"), p)
-			check("head", string(p[:n]), err)
-			n, err = storekit.ReadTail(t.Context(), storetest.Open(t, st, "object"), p)
-			check("tail", string(p[:n]), err)
-			for _, x := range [][2]int{{0, 9}, {1, 9}, {9, 1}} {
-				if got, err := read(t, storetest.Open(t, st, "object"), int64(x[0]), x[1]); !errors.Is(err, ErrNoRange) {
-					t.Errorf("read at %d+%d: expected ErrNoRange, found %q, %v", x[0], x[1], got, err)
-				}
-			}
-		})
-	}
-}
-
 func TestAnswerShorterThanAskedForIsContinued(t *testing.T) {
 	const step = 100_000
 	content := text(350_000)
@@ -255,23 +221,6 @@ func TestAnswerShorterThanAskedForIsContinued(t *testing.T) {
 	o := storetest.Open(t, serve(t, &s), "object")
 	wantRead(t, o, 1, content[1:])
 	s.wantRanges(t, "1-349999", "100001-349999", "200001-349999", "300001-349999")
-}
-
-func TestWholeObjectIsNotTakenForTheRestOfIt(t *testing.T) {
-	s := site{hook: func(w http.ResponseWriter, r *http.Request) bool {
-		if first, _ := isRange(r); first == 0 {
-			partial(w, 0, "01234", "*")
-		} else {
-			whole(w, "0123456789")
-		}
-		return true
-	}}
-	p := make([]byte, 20)
-	n, err := storekit.ReadHead(t.Context(), storetest.Open(t, serve(t, &s), "object"), p)
-	if !errors.Is(err, ErrNoRange) {
-		t.Errorf("expected ErrNoRange, found %q, %v", p[:n], err)
-	}
-	s.wantRanges(t, "0-19", "5-19")
 }
 
 func TestAnswersThatNeverEndTheRangeAreGivenUp(t *testing.T) {

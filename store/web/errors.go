@@ -16,9 +16,9 @@ import (
 	"github.com/holdall/holdall/store/internal/far"
 )
 
-// ErrNoRange means that a server ignores range requests. It would send the whole object for each
-// of them.
-var ErrNoRange = errors.New("server ignores range requests, so parts of the object cannot be read")
+// ErrNoRange means that a server ignores range requests, and would send the whole object for each
+// of them, which is more than fits in memory.
+var ErrNoRange = errors.New("server has no ranges, so parts of the object cannot be read: download it, or use a server with ranges, such as 'holdall serve' or nginx")
 
 var (
 	// errUnsatisfied is a response with status 416: the range begins past the end.

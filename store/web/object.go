@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"sync"
 	"sync/atomic"
 
 	"github.com/holdall/holdall/store"
@@ -28,6 +30,10 @@ type object struct {
 	sums   atomic.Pointer[[]store.Sum] // came with the first response
 	heads  atomic.Pointer[map[string]string]
 	unkept atomic.Pointer[[]string]
+
+	keeping sync.Mutex        // held while all is fetched
+	all     []byte            // all bytes, if the server has no ranges; guarded by st.whole.mu
+	sum     [sha256.Size]byte // of all, once it was fetched; guarded by keeping
 }
 
 // usable returns why no request can be sent, or nil if one can.
@@ -40,6 +46,7 @@ func (o *object) usable(ctx context.Context) error {
 
 func (o *object) Close() error {
 	o.closed.Store(true)
+	o.st.whole.drop(o)
 	return nil
 }
 
@@ -167,11 +174,12 @@ func (o *object) readEnd(ctx context.Context, p []byte, tail bool) (n int, err e
 }
 
 // reach is how a range that extends past the end is treated.
-type reach bool
+type reach int
 
 const (
-	exactly reach = false // it is an error
-	upTo    reach = true  // it is shortened
+	exactly reach = iota // it is an error
+	upTo                 // it is shortened
+	sized                // so, too, but only the size is needed
 )
 
 // fetch reads a range into p, with as many requests as necessary, and returns the number of bytes
@@ -189,6 +197,9 @@ func (o *object) fetch(ctx context.Context, p []byte, off int64, r reach, again 
 		}
 		if n == len(p) {
 			return n, nil
+		}
+		if all := o.st.whole.of(o); all != nil {
+			return n + copy(p[n:], all[off+int64(n):]), nil
 		}
 		k, err := o.attempt(ctx, p[n:], off+int64(n), r)
 		n += k
@@ -241,10 +252,23 @@ func (o *object) attempt(ctx context.Context, p []byte, off int64, r reach) (int
 	if r == exactly && got.size >= 0 && off+want.n > got.size {
 		return 0, io.ErrUnexpectedEOF
 	}
-	if got.whole {
-		if off != 0 || got.n > want.n {
-			return 0, ErrNoRange
+	more := got.whole && (off != 0 || got.n > want.n)
+	switch {
+	case more && r == sized:
+		return 0, ErrNoRange
+	case more && got.n > mostWhole:
+		return 0, errTooLong
+	case got.whole && got.n <= mostWhole:
+		all, err := o.keep(ctx, resp, got.n, want.n)
+		if err == nil && r == exactly && off+want.n > int64(len(all)) {
+			err = io.ErrUnexpectedEOF
 		}
+		if err != nil {
+			return 0, err
+		}
+		return copy(p, all[min(off, int64(len(all))):]), nil
+	}
+	if got.whole {
 		n, err := readBody(resp, p[:got.n])
 		if err != nil {
 			// The read cannot be continued, because this server sends only the whole object.
@@ -284,7 +308,7 @@ func (o *object) unsatisfied(resp *http.Response, off int64) error {
 // learnSize requests the first byte, because the response contains the size.
 func (o *object) learnSize(ctx context.Context, again *far.Retrier) error {
 	var first [1]byte
-	_, err := o.fetch(ctx, first[:], 0, upTo, again)
+	_, err := o.fetch(ctx, first[:], 0, sized, again)
 	if o.ver.known() >= 0 && (err == nil || errors.Is(err, ErrNoRange)) {
 		return nil
 	}

@@ -113,6 +113,7 @@ func (o *object) send(ctx context.Context, u *url.URL, want span) (*http.Respons
 	if err != nil {
 		return nil, err
 	}
+	o.st.heard.Store(true)
 	idle := time.AfterFunc(idleWait, func() { cancel(errStalled) })
 	resp.Body = &body{ReadCloser: resp.Body, idle: idle, ctx: ctx2, cancel: cancel}
 	return resp, nil

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -269,7 +271,7 @@ func TestTransportErrorsThatWillNotPassAreNotTriedAgain(t *testing.T) {
 		{&net.DNSError{Err: "server misbehaving", IsTemporary: true}, 3},
 		{tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, 1},
 		{http.ErrSchemeMismatch, 1},
-		{syscall.ECONNREFUSED, 3},
+		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}, 1},
 		{syscall.ECONNRESET, 3},
 	} {
 		n := 0
@@ -280,9 +282,48 @@ func TestTransportErrorsThatWillNotPassAreNotTriedAgain(t *testing.T) {
 			}),
 		}})
 		_, err := read(t, storetest.Open(t, st, "object"), 0, 1)
-		if n != c.tries || storekit.Temporary(err) != (c.tries > 1) || !errors.Is(err, c.err) {
+		if n != c.tries || storekit.Temporary(err) != (c.tries > 1 || far.Refused(c.err)) || !errors.Is(err, c.err) {
 			t.Errorf("%v: expected it after %d tries, found %v after %d", c.err, c.tries, err, n)
 		}
+	}
+}
+
+// A server that is started again refuses connections for a moment. One that never answered is asked once,
+// unless someone waits for it.
+func TestRefusedConnectionsAreTriedAgainOnceTheServerHasAnswered(t *testing.T) {
+	for _, c := range []struct {
+		answers int // before the server is gone
+		patient time.Duration
+		tries   int
+	}{{0, 0, 1}, {1, 0, 3}, {0, time.Minute, 9}} {
+		synctest.Test(t, func(t *testing.T) {
+			n := 0
+			st := below(t, "http://host.test/", Options{Tries: 3, Client: &http.Client{
+				Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+					if n++; n > c.answers {
+						return nil, syscall.ECONNREFUSED
+					}
+					w := httptest.NewRecorder()
+					partial(w, 0, "0", "10")
+					answer := w.Result()
+					answer.Request = r
+					return answer, nil
+				}),
+			}})
+			st.jitter = func(most time.Duration) time.Duration { return most }
+			o := storetest.Open(t, st, "object")
+			for range c.answers {
+				wantRead(t, o, 0, "0")
+			}
+			n = c.answers
+			err := o.ReadAt(storekit.Patient(t.Context(), c.patient), make([]byte, 1), 0)
+			if !errors.Is(err, syscall.ECONNREFUSED) || !storekit.Temporary(err) {
+				t.Errorf("expected a temporary error, found %v", err)
+			}
+			if tries := n - c.answers; c.patient == 0 && tries != c.tries || tries < c.tries {
+				t.Errorf("after %d answers, patient for %v: expected %d tries, found %d", c.answers, c.patient, c.tries, tries)
+			}
+		})
 	}
 }
 

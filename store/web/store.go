@@ -23,6 +23,7 @@ import (
 
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
+	"github.com/holdall/holdall/store/storekit"
 )
 
 // Options are options for a [Store]. Zero values mean the defaults.
@@ -37,7 +38,8 @@ type Options struct {
 	Header http.Header
 
 	// Tries is how often a request that returns no or almost no data is sent before its error is
-	// returned; the default is 6. Only errors that may be temporary are retried.
+	// returned; the default is 6. Only errors that may be temporary are retried. A server that refuses
+	// connections before it has answered anything is not.
 	Tries int
 
 	// Log gets a line at level debug for each request. If it is nil, nothing is logged.
@@ -93,12 +95,15 @@ type Store struct {
 	// noSuffix is set when the server has answered other requests but not those for the last
 	// bytes.
 	noSuffix atomic.Bool
+
+	heard atomic.Bool // a server has answered
+	whole wholes
 }
 
 // Open returns the store and the object's name for an http:// or https:// address. It can be
-// passed to [store.Register], and sends no request.
+// passed to [store.Register], and sends no request. Its requests accept [storekit.StoredType].
 func Open(_ context.Context, address string) (store.Store, string, error) {
-	st, name, err := At(address, Options{})
+	st, name, err := At(address, Options{Header: http.Header{"Accept": {storekit.StoredType + ", */*"}}})
 	if err != nil {
 		return nil, "", err
 	}
@@ -107,7 +112,8 @@ func Open(_ context.Context, address string) (store.Store, string, error) {
 
 // At is like [Open] with options. The store contains all objects beside the one at the address,
 // whose name is the last element of the path. A query applies only to that object, and is not
-// part of its name.
+// part of its name. A fragment as in https://host/#/NAME is where holdall's page of the archive
+// beside it is, so the object is https://host/NAME.
 func At(address string, o Options) (st *Store, name string, err error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -123,14 +129,31 @@ func At(address string, o Options) (st *Store, name string, err error) {
 	if name, err = url.PathUnescape(last); err != nil {
 		return nil, "", fmt.Errorf("%s: malformed address", redact(u))
 	}
-	base := *u
+	base, exact := *u, *u
 	base.Path, base.RawPath = strings.TrimSuffix(u.Path, name), dir
 	base.RawQuery, base.ForceQuery = "", false
-	st = New(&base, o)
-	exact := *u
+	if shown := shownIn(u.EscapedFragment()); shown != "" {
+		name = shown
+		base.Path, base.RawPath = cmp.Or(base.Path, "/"), cmp.Or(dir, "/")
+		exact = *far.Below(&base, name)
+		exact.RawQuery = u.RawQuery
+	}
 	exact.User, exact.Fragment, exact.RawFragment = nil, "", ""
+	st = New(&base, o)
 	st.exact, st.exactName = &exact, name
 	return st, name, nil
+}
+
+// shownIn returns the archive that a page of holdall shows, by the fragment of its address.
+func shownIn(fragment string) string {
+	path, ok := strings.CutPrefix(fragment, "/")
+	path, _, _ = strings.Cut(path, "?")
+	path, _, _ = strings.Cut(path, "/")
+	name, err := url.PathUnescape(path)
+	if !ok || err != nil || strings.Contains(name, "/") || far.CheckDots(name) != nil {
+		return ""
+	}
+	return name
 }
 
 // New returns the store of the objects below base. A user and password in base are sent only to
@@ -233,7 +256,9 @@ func (st *Store) OpenAs(ctx context.Context, info store.Info) (store.Object, err
 	return o, nil
 }
 
-func (st *Store) retrier() *far.Retrier { return &far.Retrier{Tries: st.tries, Jitter: st.jitter} }
+func (st *Store) retrier() *far.Retrier {
+	return &far.Retrier{Tries: st.tries, Jitter: st.jitter, New: !st.heard.Load()}
+}
 
 func (st *Store) resolve(name string) (*url.URL, error) {
 	if st.base.Scheme != "http" && st.base.Scheme != "https" || st.base.Host == "" {

@@ -89,13 +89,10 @@ func (o *object) attemptSuffix(ctx context.Context, p []byte) (n, k int, err err
 		return 0, 0, err
 	}
 	got, err := o.st.parsePart(resp)
-	if errors.Is(err, ErrNoRange) {
-		return 0, 0, errNoSuffix
-	}
 	if err != nil {
 		return 0, 0, err
 	}
-	if got.size < 0 && got.n <= int64(len(p)) && (got.off == 0 || got.n == int64(len(p))) {
+	if got.size < 0 && !got.whole && got.n <= int64(len(p)) && (got.off == 0 || got.n == int64(len(p))) {
 		// The last byte of the response is the last byte of the object.
 		got.size = got.off + got.n
 	}
@@ -104,6 +101,11 @@ func (o *object) attemptSuffix(ctx context.Context, p []byte) (n, k int, err err
 	}
 	if o.ver.grows && got.size != o.ver.known() {
 		return 0, 0, errNoSuffix // another response came first, and the object has grown since
+	}
+	if got.whole && got.n <= mostWhole {
+		all, err := o.keep(ctx, resp, got.n, int64(len(p)))
+		n = copy(p, all[len(all)-min(len(all), len(p)):])
+		return n, n, err
 	}
 	if got.size < 0 || got.off+got.n != got.size || got.n != min(got.size, int64(len(p))) {
 		if got.whole {

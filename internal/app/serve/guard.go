@@ -125,6 +125,9 @@ func (d *door) admits(w http.ResponseWriter, r *http.Request) bool {
 	if strings.Contains(r.URL.RawQuery, "token=") {
 		q := r.URL.Query()
 		if q.Has("token") && d.opensTo(q.Get("token")) && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+			if wantsStored(r) { // such a client keeps no cookies
+				return true
+			}
 			http.SetCookie(w, &http.Cookie{Name: d.name, Value: d.cookie, Path: "/", HttpOnly: true, Secure: d.secure, SameSite: http.SameSiteStrictMode})
 			q.Del("token")
 			to := reference(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:])

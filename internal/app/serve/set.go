@@ -171,6 +171,7 @@ type opened struct {
 	whenIdle []func()
 
 	consolidated consolidated
+	volumes      volumes
 	cancel       context.CancelFunc // ends its opening
 
 	state  string // before it was opened

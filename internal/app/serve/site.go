@@ -46,6 +46,7 @@ type SiteOptions struct {
 //	/z/ARCHIVE/KEY     the same in the view that Zarr clients read
 //	/z3/ARCHIVE/KEY    the same in the view of version 3 of Zarr
 //	/zip/ARCHIVE/DIR/  a folder as a zip
+//	/raw/ARCHIVE       an archive as it is stored
 //	/metrics           for Prometheus
 //	/healthz           a check that the server responds
 //	/openapi.yaml      a description of all this, for programs
@@ -69,7 +70,7 @@ func NewSite(set *Set, o SiteOptions) *Site {
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	route, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	switch route {
-	case "f", "z", "z3", "zip", "metrics", "healthz", "openapi.yaml", "api", "ui":
+	case "f", "z", "z3", "zip", "raw", "metrics", "healthz", "openapi.yaml", "api", "ui":
 	case "":
 		if route = "page"; len(r.URL.Path) > 1 {
 			route = "other" // "//"
@@ -137,14 +138,18 @@ func hasBody(r *http.Request) bool {
 }
 
 func (s *Site) route(w http.ResponseWriter, r *http.Request, route, rest string) {
+	stored := s.storedAt(r, route, rest)
 	if isDAV(r, route) {
 		if !dav(w, r) {
 			return
 		}
-	} else if (route == "page" || route == "ui" || route == "api") && s.o.Page != nil {
+	} else if (route == "page" && stored == "" || route == "ui" || route == "api") && s.o.Page != nil {
 		s.o.Page.ServeHTTP(w, r)
 		return
 	} else if !begin(w, r, s.o.CORS, false) {
+		return
+	}
+	if stored != "" && s.raw(w, r, route, stored) {
 		return
 	}
 	switch {

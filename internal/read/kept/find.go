@@ -147,7 +147,7 @@ func (f *finder) try(ctx context.Context, st store.Store, name, shown string, ou
 		x.Close()
 	}
 	// A bucket that may not be listed denies permission for objects that do not exist.
-	missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
+	missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || x == nil && !storekit.Temporary(err) && storekit.IsPage(ctx, st, name)
 	if !ours && (!missing || f.u.At != "") {
 		f.state.Ignored, f.state.Why = shown, err
 	}

@@ -54,6 +54,9 @@ func Open(ctx context.Context, st store.Store, name, shown string) (*File, error
 	f := &File{At: shown, obj: o, directory: map[int64][]byte{}, computed: map[int64]error{}, whole: room{limit: 4 << 20}}
 	if err := f.open(ctx); err != nil {
 		f.Close()
+		if errors.Is(err, format.ErrCorrupt) && storekit.IsPage(ctx, st, name) {
+			err = fmt.Errorf("%s: the server sent a web page: %w", shown, fs.ErrNotExist)
+		}
 		return nil, err
 	}
 	return f, nil

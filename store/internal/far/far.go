@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -31,6 +32,12 @@ type Passing struct {
 	Err   error
 	After time.Duration // what the server asks to wait
 	Now   bool          // there is no reason to wait
+}
+
+// Refused reports whether nothing listens at the address of a server.
+func Refused(err error) bool {
+	const windows = syscall.Errno(10061) // WSAECONNREFUSED, which package syscall does not map
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, windows)
 }
 
 func (p *Passing) Error() string { return p.Err.Error() }

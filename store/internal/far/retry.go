@@ -38,6 +38,7 @@ func Jitter(most time.Duration) time.Duration { return rand.N(most + 1) }
 type Retrier struct {
 	Tries  int
 	Jitter func(most time.Duration) time.Duration
+	New    bool // the server has not answered yet; if it refuses connections, waiting is no use
 	failed int
 	since  time.Time // of the first failure
 }
@@ -59,7 +60,7 @@ func (r *Retrier) Again(ctx context.Context, err error, gained int) error {
 		r.since = time.Now()
 	}
 	r.failed++
-	if r.failed >= r.Tries && time.Since(r.since) >= storekit.Patience(ctx) {
+	if (r.failed >= r.Tries || r.New && Refused(p.Err)) && time.Since(r.since) >= storekit.Patience(ctx) {
 		if r.failed > 1 {
 			return &Passing{Err: fmt.Errorf("%w (tried %d times)", p.Err, r.failed)}
 		}
