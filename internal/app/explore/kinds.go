@@ -43,6 +43,9 @@ var extensions = [kinds]string{
 	programKind:  "a apk bin class com dll dylib elf exe ko lib msi o obj pdb pyc pyd so wasm",
 }
 
+// bareNames are names without an extension that tell the kind.
+var bareNames = []string{"license", "makefile", "readme"}
+
 var kindOfExtension = sync.OnceValue(func() map[string]kind {
 	all := map[string]kind{}
 	for k, list := range extensions {
@@ -55,11 +58,13 @@ var kindOfExtension = sync.OnceValue(func() map[string]kind {
 
 func kindOf(name string) kind {
 	name = path.Base(name)
-	ext := name
-	if i := strings.LastIndexByte(name, '.'); i >= 0 {
-		ext = name[i+1:]
+	ext := strings.ToLower(name)
+	if i := strings.LastIndexByte(ext, '.'); i >= 0 {
+		ext = ext[i+1:]
+	} else if !slices.Contains(bareNames, ext) {
+		ext = ""
 	}
-	if k, ok := kindOfExtension()[strings.ToLower(ext)]; ok {
+	if k, ok := kindOfExtension()[ext]; ok {
 		return k
 	}
 	switch {

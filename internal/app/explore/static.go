@@ -236,7 +236,7 @@ func module(name string) ([]byte, error) {
 		name  string
 		value any
 	}{
-		{"extensions", kindOfExtension()}, {"kindNames", kindNames}, {"useNames", useNames()},
+		{"extensions", kindOfExtension()}, {"bareNames", bareNames}, {"kindNames", kindNames}, {"useNames", useNames()},
 		{"colourings", map[string][]string{"age": ages, "packing": packings, "sharing": sharings, "proof": proofs}},
 	} {
 		value, err := json.Marshal(x.value)
@@ -248,7 +248,7 @@ func module(name string) ([]byte, error) {
 	// As kindOf does.
 	return []byte(text + `export function kindOf(name) {
   const base = name.slice(name.lastIndexOf('/') + 1).toLowerCase();
-  return extensions[base.slice(base.lastIndexOf('.') + 1)] ?? (/^\d+(\.\d+)*$/.test(base) ? extensions.h5 : base.includes('.so.') ? extensions.so : 0);
+  return extensions[base.includes('.') || bareNames.includes(base) ? base.slice(base.lastIndexOf('.') + 1) : ''] ?? (/^\d+(\.\d+)*$/.test(base) ? extensions.h5 : base.includes('.so.') ? extensions.so : 0);
 }
 `), nil
 }
