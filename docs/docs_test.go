@@ -1,9 +1,10 @@
 // Package docs_test checks the pages of this folder: links must have a target, every code, verb
-// and flag must be described, and the programs must compile.
+// and flag must be described, commands must run, and the programs must compile.
 package docs_test
 
 import (
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -21,7 +22,16 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-func TestMain(m *testing.M) { testkit.SerialPackage(m) }
+func TestMain(m *testing.M) {
+	if do := standIns[filepath.Base(os.Args[0])]; do != nil {
+		if err := do(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	testkit.SerialPackage(m)
+}
 
 func read(t *testing.T, name string) string {
 	t.Helper()

@@ -82,10 +82,6 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	docs, err := filepath.Abs("../../docs")
-	if err != nil {
-		t.Fatal(err)
-	}
 	oak, err := filepath.Abs("../../internal/oak/testdata")
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +117,6 @@ func TestScripts(t *testing.T) {
 			e.Setenv("HDF5", hdf5)
 			e.Setenv("RVN", rvn)
 			e.Setenv("OAK", oak)
-			e.Setenv("DOCS", docs)
 			e.Setenv("TMPDIR", filepath.Join(e.WorkDir, "tmp"))
 			return os.Mkdir(filepath.Join(e.WorkDir, "tmp"), 0o777)
 		},
@@ -133,7 +128,6 @@ func TestScripts(t *testing.T) {
 			"zero":   zero,
 			"clean":  clean,
 			"oak":    unpackOak,
-			"page":   page,
 			"pg":     newDatabase,
 			"upload": upload,
 			"rot":    rot,
@@ -234,36 +228,6 @@ func rot(ts *testscript.TestScript, neg bool, args []string) {
 // remove KEY: removes an object.
 func remove(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Value(bucketKey{}).(*s3test.Server).Remove("bucket", args[0])
-}
-
-// page PAGE HEADING: runs the commands of a section unchanged. The text after
-// # gives the exit code if it is not 0.
-func page(ts *testscript.TestScript, neg bool, args []string) {
-	b, err := os.ReadFile(filepath.Join(ts.Getenv("DOCS"), args[0]))
-	ts.Check(err)
-	_, section, ok := strings.Cut(string(b), "\n## "+args[1]+"\n")
-	if !ok {
-		ts.Fatalf("%s has no section %s", args[0], args[1])
-	}
-	section, _, _ = strings.Cut(section, "\n## ")
-	n := 0
-	for line := range strings.Lines(section) {
-		command, said, _ := strings.Cut(strings.TrimSpace(line), "  #")
-		if !strings.HasPrefix(command, "holdall ") {
-			continue
-		}
-		code := "0"
-		if strings.Contains(said, "exit code 1") {
-			code = "1"
-		}
-		words := strings.Fields(strings.ReplaceAll(command, "'", ""))
-		ts.Logf("[%s]", strings.Join(words, " "))
-		exitCode(ts, false, append([]string{code}, words...))
-		n++
-	}
-	if n == 0 {
-		ts.Fatalf("no command in section %s", args[1])
-	}
 }
 
 // oak FIXTURE: unpacks a segment store written by Oak into segmentstore.

@@ -27,7 +27,7 @@ is its beginning in UTC.
 --json also prints the properties of each node. --after continues after a node
 of an earlier listing. The exit code is 1 if nothing is found, or if damage
 hides a node.`,
-		Example: `  holdall oak find segmentstore /content --where 'jcr:primaryType=cq:Page' --where 'cq:lastModified>2026-01-01'
+		Example: `  holdall oak find segmentstore /content --where 'jcr:primaryType=cq:PageContent' --where 'cq:lastModified>2026-01-01'
   holdall oak find segmentstore --where 'jcr:data>100000000'
   holdall oak find segmentstore / --name '*.pdf' --where jcr:primaryType=dam:Asset`,
 		Args: args(1, 2, "a store and the path of a node"),

@@ -33,7 +33,7 @@ func TestMovingAsItStands(t *testing.T) {
 }
 
 var (
-	fences   = regexp.MustCompile("(?ms)^```\n(.*?)^```")
+	fences   = regexp.MustCompile("(?ms)^```sh\n(.*?)^```")
 	exported = regexp.MustCompile(`^export (HOLDALL_\w+)=(\S+)$`)
 )
 
