@@ -22,9 +22,11 @@ type amendedJSON struct {
 func (a *app) lindiCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lindi",
-		Short: "Change LINDI archives, in place",
-		Long: `Changes archives of the format LINDI without writing them anew. Archives of
-other formats do not change: 'holdall convert' writes a changed copy.`,
+		Short: "Change LINDI archives in place",
+		Long: `Changes LINDI archives in place, without rewriting them. Archives of other
+formats cannot be changed in place: 'holdall convert' writes a changed copy.`,
+		Example: `  holdall lindi add recording.lindi.tar notes.txt
+  holdall lindi rm recording.lindi.tar notes.txt`,
 	}
 	cmd.AddCommand(a.takes(format.ToOpen|format.ToAmend, a.addCommand(), format.All()...)) // --from opens other formats
 	cmd.AddCommand(a.takes(format.ToAmend|format.ToOpen, a.rmCommand()), a.takes(format.ToAmend|format.ToOpen, a.mvCommand()))
@@ -37,10 +39,11 @@ func (a *app) addCommand() *cobra.Command {
 	var sel selection
 	cmd := &cobra.Command{
 		Use:   "add ARCHIVE INPUT...",
-		Short: "Add files and folders to an archive, in place",
+		Short: "Add files and folders to an archive in place",
 		Long: `Adds files and folders to ARCHIVE, under the names that pack gives them. Entries
 that already have these names are replaced. The change is atomic: after a crash
-the archive has all of it or none of it.
+the archive has all of it or none of it. A second writer gets an error
+meanwhile.
 
 With --from SRC, each INPUT is the path of a group or array in SRC: an HDF5
 file, a LINDI archive or another Zarr hierarchy. Without an INPUT, all groups
@@ -113,9 +116,10 @@ func (a *app) rmCommand() *cobra.Command {
 	var recursive bool
 	cmd := &cobra.Command{
 		Use:   "rm ARCHIVE PATH...",
-		Short: "Remove entries from an archive, in place",
+		Short: "Remove entries from an archive in place",
 		Long: `Removes entries. The change is atomic. The bytes of removed entries stay in the
-archive; 'holdall convert OLD NEW' writes a new archive without them.`,
+archive; 'holdall convert OLD NEW' writes a new archive without them. To remove
+a member that keys refer to, remove its keys with --view zarr.`,
 		Example: `  holdall lindi rm recording.lindi.tar notes.txt
   holdall lindi rm -r --view zarr recording.lindi.tar acquisition/test`,
 		Args: args(2, -1, "an archive and what to remove"),
@@ -133,9 +137,10 @@ archive; 'holdall convert OLD NEW' writes a new archive without them.`,
 func (a *app) mvCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mv ARCHIVE FROM TO",
-		Short: "Rename an entry or a folder, in place",
+		Short: "Rename an entry or a folder in place",
 		Long: `Renames an entry, or a folder with everything in it. The new name must be free.
-The change is atomic, and no content is copied.`,
+The change is atomic, and no content is copied. Keys still refer to a member
+that you rename.`,
 		Example: `  holdall lindi mv recording.lindi.tar notes.txt readme.txt
   holdall lindi mv --view zarr recording.lindi.tar acquisition/test acquisition/run1`,
 		Args: args(3, 3, "an archive, a name and a new name"),

@@ -512,13 +512,15 @@ func (a *app) rootCommand(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "holdall",
 		Short: "Pack many small files into few archives, and read each file alone",
-		Long: `holdall packs many small files into few archives. It also lists, reads,
-verifies, repairs and converts archives: on disk, over HTTP and in buckets.
+		Long: `holdall packs many small files into few archives, and reads each file without
+unpacking the others. It also verifies, repairs and converts archives: on disk,
+over HTTP and in buckets.
 
 ARCHIVE is a path, file:///…, http(s)://…, s3://…, gs://…, az://…, or - for
-standard input. holdall detects the format from the content. Verbs that read an
-archive also accept a folder, or a pattern in quotes of several archives:
-'d-*.caf'. 'holdall ARCHIVE' is short for 'holdall ls ARCHIVE'.`,
+standard input. holdall detects the format from the content; 'holdall formats'
+lists the formats. Verbs that read an archive also accept a folder, or a pattern
+in quotes of several archives: 'd-*.caf'. 'holdall ARCHIVE' is short for
+'holdall ls ARCHIVE'.`,
 		Example: `  holdall pack -o docs.caf docs
   holdall ls -l docs.caf
   holdall cat https://example.org/docs.caf guide/intro.md

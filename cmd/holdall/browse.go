@@ -35,7 +35,8 @@ func (a *app) browseCommand() *cobra.Command {
 		Long: `Opens the explorer in the system's browser. It shows the entries of archives,
 the place of each byte, and any damage. It listens on a free port of this
 machine until you interrupt the command. The address contains a token, and only
-someone who has the address can read the archives.
+someone who has the address can read the archives. Other users of this machine
+may see it in the command line of the browser.
 
 $HOLDALL_BROWSER, or else $BROWSER, names the browser to start. The value none
 starts no browser.
@@ -52,7 +53,6 @@ archive, and can be opened from disk. The archive may have up to 64 MiB.
 With --static and --single the exit code is 1 if some content is damaged.`,
 		Example: `  holdall browse docs.caf
   holdall browse /data/archives
-  HOLDALL_BROWSER=none holdall browse docs.caf
   holdall browse --static site docs.caf
   holdall browse --single docs.html docs.caf`,
 		Args: args(1, -1, "an archive"),
@@ -105,7 +105,7 @@ func (a *app) staticPage(ctx context.Context, address, dir string) error {
 	archive, chunk, also := path.Base(name), int64(pieceOfPage), "copy "+path.Base(name)+" there too"
 	if s, is := st.(*shelf.Shelf); is { // it has digests, and its archives may be too many to read
 		if len(a.trusted) > 0 {
-			return usage("--trusted: nobody has signed the index that a page has of a catalogue")
+			return usage("--trusted: the index in the page of a catalogue is not signed")
 		}
 		if err := s.Fix(ctx); err != nil {
 			return err
@@ -159,7 +159,7 @@ func (a *app) regions(ctx context.Context, st store.Store, name string) ([]byte,
 func (a *app) signedIndex(ctx context.Context, st store.Store, name string, to store.Store, archive string, sum holdall.IndexSummary) error {
 	s, _, file, err := root.Signed(ctx, st, name, a.trusted)
 	if err == nil && (s.Archive == "" || s.Archive != sum.Archive) {
-		err = errors.New("what is there is not what was signed")
+		err = errors.New("it is not what was signed")
 	}
 	if err != nil {
 		return &holdall.UntrustedError{Archive: name, Err: err}

@@ -22,27 +22,30 @@ func (a *app) catCommand() *cobra.Command {
 		Long: `Writes the content of files to standard output, one after the other. holdall
 reads only the parts of the archive that it needs. It compares whole files with
 the archive's digests: files up to 1 MiB before it writes the first byte, longer
-files while it writes. The exit code is 1 if a file is damaged.
+files while it writes. A part of a longer file is compared if the archive has an
+index with digests of pieces, or checksums of the stored parts. The exit code is
+1 if a file is damaged.
 
 --range writes a part of each file: START-END excludes the byte at END, START-
-reads to the end, -N is the last N bytes.
+reads to the end, -N is the last N bytes. The range may end after the end of the
+file.
 
 --view meta without a PATH writes the metadata of a package.
 
---decode writes the elements of Zarr arrays, as text, or with --decode=npy as a
-NumPy file. --slice writes a part of an array, and reads only its chunks: as in
-NumPy, 0:100,:,5 are the elements 0 to 99 of the first axis, all of the second,
-and the one at 5 of the third.
+--decode writes the elements of Zarr arrays: as text, a line for each row, with
+tabs between its elements and a blank line between planes, or with --decode=npy
+as a NumPy file. Missing chunks have the fill value. holdall decodes Blosc,
+zlib, gzip, zstd, lz4, bz2, lzma and the filters of numcodecs. --slice writes a
+part of an array, and reads only its chunks: as in NumPy, 0:100,:,5 are the
+elements 0 to 99 of the first axis, all of the second, and the one at 5 of the
+third.
 
 --json in the tree of an Oak store writes a node with its properties as one
 JSON object, or a single property. --depth N includes N levels of children as
 objects; below them there are only names. Other content is written unchanged.`,
 		Example: `  holdall cat docs.caf guide/intro.md
-  holdall cat --range 0-512 data.caf big.bin | xxd
   holdall cat https://example.org/docs.caf guide/intro.md | less
-  holdall cat --view meta package.rvn
   holdall cat --view tree --json --depth 1 segmentstore content/site
-  holdall cat --decode=npy recording.lindi.tar units/spike_times > times.npy
   holdall cat --decode --slice 0:100,:4 recording.nwb acquisition/raw/data`,
 		Args: args(1, -1, "an archive and a path in it"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -24,7 +24,7 @@ import (
 func (a *app) catalogCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "catalog",
-		Short: "Find and read files through a record of many archives",
+		Short: "Find and read files in many archives, by a catalogue of them",
 		Long: `Keeps a catalogue, which records which archive has which file, and at which
 offset. One lookup finds a file among millions, and one request reads it.
 
@@ -48,7 +48,9 @@ func (a *app) catalogInitCommand() *cobra.Command {
 		Use:   "init",
 		Short: "Create a catalogue",
 		Long:  `Creates an empty catalogue. If it exists already, it stays as it is.`,
-		Args:  args(0, 0, "no arguments"),
+		Example: `  holdall catalog init
+  holdall catalog init --catalog s3://packed/photos.catalog`,
+		Args: args(0, 0, "no arguments"),
 		RunE: run(func(ctx context.Context, _ []string) error {
 			address, usual, err := a.catalogAddress()
 			if err != nil {
@@ -158,15 +160,16 @@ func (a *app) catalogFindCommand() *cobra.Command {
 	var where []string
 	cmd := &cobra.Command{
 		Use:   "find [PATH...]",
-		Short: "List the archives that have a file, or recordings by what they say",
+		Short: "Find archives that have a file, or recordings by their metadata",
 		Long: `Lists the archives that have a file, newest first. The exit code is 1 if no
 archive has one of the paths.
 
-With --where instead of paths, it lists the recordings that were added with
-'holdall catalog add --facts' and say that of themselves: FIELD OP VALUE, where
-OP is = != < <= > >= or ~ (contains, in any case), and a VALUE with spaces is in
-quotes. Conditions joined by 'and' hold for the same series, device or table. Of
-several --where, all must hold. The exit code is 1 if there is none.`,
+With --where instead of paths, it lists recordings that were added with 'holdall
+catalog add --facts', by their metadata. A condition is FIELD OP VALUE. OP is =
+!= < <= > >= or ~ (contains, in upper or lower case). A VALUE with spaces is in
+quotes. Conditions joined by 'and' must hold for the same series, device or
+table. If you repeat --where, all conditions must hold. The exit code is 1 if no
+recording is found.`,
 		Example: `  holdall catalog find 2026/05/a.jpg
   holdall catalog find --where 'subject.species ~ mus and series.rate >= 30000'`,
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *book.Book, args []string) error {
@@ -226,6 +229,9 @@ func (a *app) catalogListCommand() *cobra.Command {
 		Long: `Lists the top level of all archives together, or the given folders; -R lists
 everything below them. If several archives have a file, the newest is listed.
 --archives lists the archives instead.`,
+		Example: `  holdall catalog ls
+  holdall catalog ls -l 2026/05
+  holdall catalog ls --archives`,
 		RunE: run(func(ctx context.Context, folders []string) error {
 			if archives && len(folders) > 0 {
 				return usage("--archives cannot be combined with folders")

@@ -31,16 +31,17 @@ An archive that the catalogue has in the same version is skipped, unless you
 give --again. If the catalogue has another version of it, the new one replaces
 that.
 
---from says which bucket the files were packed from. It appears in the catalogue
-then, as 'holdall ls catalog:s3://photos' and 'holdall serve --s3' show it. The
-names in the archive must be those in the bucket, below the prefix if you give
-one. It stays when an archive is added again.
+--from names the bucket that the files were packed from. 'holdall ls
+catalog:s3://photos' and 'holdall serve --s3' then show this bucket. The names
+in the archive must be those in the bucket, below the prefix if you give one.
+The catalogue keeps --from when an archive is added again.
 
-With --facts nwb, an archive is a recording. It is recorded as one file, itself,
-with what it says of session, subject, devices, series and tables. 'holdall
-catalog find --where' searches in that. A folder, or a prefix of a bucket,
-stands for all recordings below it, and their paths begin below it. Files there
-that are not NWB are left out. --facts stays when an archive is added again.
+With --facts nwb, an archive is a recording. It is recorded as one file, with
+its metadata: session, subject, devices, series and tables. 'holdall catalog
+find --where' searches this metadata. A folder, or a prefix of a bucket, stands
+for all recordings below it, and their paths begin below it. Files there that
+are not NWB are left out. The catalogue keeps --facts when an archive is added
+again.
 
 The exit code is 1 if one of several archives could not be added.`,
 		Example: `  holdall catalog add photos-*.caf
@@ -83,7 +84,7 @@ The exit code is 1 if one of several archives could not be added.`,
 	cmd.Flags().BoolVar(&o.again, "again", false, "read archives again even if their version is unchanged")
 	cmd.Flags().BoolVar(&o.verify, "verify", false, "verify archives first, and record only sound ones")
 	cmd.Flags().StringVar(&from, "from", "", "the `bucket` that the files were packed from, with a prefix if not from all of it: s3://photos/2026")
-	cmd.Flags().Var(newChoice(&kind, "", catalog.NWB), "facts", "record archives as files, with what they say of themselves: nwb")
+	cmd.Flags().Var(newChoice(&kind, "", catalog.NWB), "facts", "record archives as files, with their metadata: nwb")
 	a.dryRunFlag(cmd.Flags())
 	return cmd
 }
@@ -208,7 +209,7 @@ func (a *app) surveyed(ctx context.Context, c *book.Book, address string, how ad
 		return s, err
 	}
 	if how.roots != "" && known.Facts != "" {
-		return s, errors.New("it is recorded as a recording, which was packed from no bucket: 'holdall catalog rm' forgets that")
+		return s, errors.New("it is in the catalogue as a recording, which has no bucket: remove it first with 'holdall catalog rm'")
 	}
 	if how.again || how.roots != "" && how.roots != known.Roots {
 		known = catalog.Archive{Facts: known.Facts}

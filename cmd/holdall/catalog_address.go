@@ -95,7 +95,7 @@ func (a *app) openCatalog(ctx context.Context, address string, o access) (*book.
 	case !isBook(address):
 		return nil, usage("%s: expected a catalogue: a folder or a prefix in a bucket whose name ends in %s", shownCatalog(address), book.Suffix)
 	case when != "" && o == forWriting:
-		return nil, usage("%s@%s: what a catalogue was cannot be changed", shownCatalog(address), when)
+		return nil, usage("%s@%s: an earlier state of a catalogue cannot be changed", shownCatalog(address), when)
 	}
 	st, name, err := store.OpenAddress(ctx, strings.TrimRight(address, "/"))
 	if err != nil {
@@ -124,7 +124,7 @@ func (a *app) openCatalog(ctx context.Context, address string, o access) (*book.
 func (a *app) signedCatalog(ctx context.Context, st store.Store, name, when string) (b book.Signed, err error) {
 	switch {
 	case when != "":
-		return b, errors.New("only its last signed commit is, which has no @")
+		return b, errors.New("only the last signed commit can be read, which has no @")
 	case len(a.through) > 0:
 		return b, errors.New("--through also shows what is not signed")
 	}

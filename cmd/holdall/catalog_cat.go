@@ -109,7 +109,8 @@ func (a *app) catalogExtractCommand() *cobra.Command {
 		Long: `Writes the newest version of the given files and folders below DIR. The rules
 are those of 'holdall extract'. From an archive whose format keeps no modes and
 times, holdall reads only the content of these files.`,
-		Args: args(1, -1, "a path"),
+		Example: `  holdall catalog extract 2026/05 -C out`,
+		Args:    args(1, -1, "a path"),
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *book.Book, args []string) error {
 			in, end, err := a.openTree(ctx, c)
 			if err != nil {

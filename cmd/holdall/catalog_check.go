@@ -28,6 +28,8 @@ directions. Without an ARCHIVE it checks all archives and the catalogue itself.
 The exit code is 1 if anything differs. 'holdall catalog add --again' updates
 the catalogue. Content is read only with --contents, which also verifies each
 archive and reports the damage.`,
+		Example: `  holdall catalog check
+  holdall catalog check --contents s3://packed/photos-00001.caf`,
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *book.Book, args []string) error {
 			if quick && contents {
 				return usage("expected one of --quick and --contents")

@@ -21,14 +21,16 @@ func (a *app) catalogExportCommand() *cobra.Command {
 		Use:   "export [sqlite:FILE | postgres://...]",
 		Short: "Write the locations of all files, as CSV or JSON or to a database",
 		Long: `Writes the location of the newest file of each path. The CSV has two columns:
-file_path, and caf_file_id, the number of the archive. --json writes a JSON
-object a line, with all fields of 'catalog find'.
+file_path, and caf_file_id, the number of the archive. --json writes one JSON
+object per line, with all fields of 'catalog find'.
 
 The CSV cannot hold a path that is not UTF-8, contains a NUL, or has more than
 512 characters. The export fails at such a path.
 
 To a database, it writes the tables archives and file_locations. If the
 catalogue was exported there before, only what has changed is written.`,
+		Example: `  holdall catalog export > files.csv
+  holdall catalog export sqlite:photos.db`,
 		Args: args(0, 1, "at most a database"),
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *book.Book, to []string) error {
 			if len(to) > 0 {

@@ -22,10 +22,10 @@ import (
 func (a *app) catalogRelocateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "relocate OLD NEW",
-		Short: "Record that archives are at other addresses",
+		Short: "Record new addresses of archives",
 		Long: `Records that archives whose addresses begin with OLD have been moved: that part
-of their addresses is now NEW. Archives in the folder of the catalogue, or
-below it, can be moved together with it without this.
+of their addresses is now NEW. You do not need this if you move archives
+together with a catalogue that lies in the same folder or above it.
 
 The exit code is 1 if no archive has such an address.`,
 		Example: `  holdall catalog relocate s3://old/ s3://new/`,
@@ -46,13 +46,16 @@ func (a *app) catalogGCCommand() *cobra.Command {
 	grace := 7 * 24 * time.Hour
 	cmd := &cobra.Command{
 		Use:   "gc",
-		Short: "Remove what no reader of a catalogue needs any more",
-		Long: `Removes parts of a catalogue that are merged into others, and what killed
+		Short: "Remove parts of a catalogue that no reader needs any more",
+		Long: `Removes parts of a catalogue that were merged into others, and what killed
 programs have left. Readers that opened the catalogue within the grace time can
-go on, and 'holdall ls photos.catalog@DATE' works within it. Work that was begun
-before is refused afterwards, and must be done again.
+continue, and 'holdall ls photos.catalog@DATE' works for dates within it.
+Changes that a program began before the grace time are refused; it must begin
+again.
 
 Archives are never removed.`,
+		Example: `  holdall catalog gc --dry-run
+  holdall catalog gc --grace 24h`,
 		Args: args(0, 0, "no arguments"),
 		RunE: a.onCatalog(forWriting, func(ctx context.Context, b *book.Book, _ []string) error {
 			done, err := b.GC(ctx, grace, a.dryRun)
@@ -65,10 +68,10 @@ Archives are never removed.`,
 			}{done, a.dryRun}, func() {
 				fmt.Fprintf(a.out, "%s and %s removed, %s%s\n", count(int64(done.Runs), "run"), count(int64(done.States), "state"), a.humanSize(done.Bytes), a.didNot())
 				if done.Waits {
-					a.warn("work that was planned before waits, and needs what is older: 'holdall fleet work' does it, 'holdall fleet cancel' drops it")
+					a.warn("waiting work of an older plan still needs older parts: 'holdall fleet work' does it, 'holdall fleet cancel' drops it")
 				}
 				if done.Signed {
-					a.warn("the signature is of an older commit, and needs what is older: 'holdall sign' signs the newest")
+					a.warn("the signature is of an older commit, which needs older parts: 'holdall sign' signs the newest commit")
 				}
 			})
 			return nil
@@ -82,12 +85,13 @@ Archives are never removed.`,
 func (a *app) catalogRebuildCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rebuild FOLDER|ARCHIVE...",
-		Short: "Make a catalogue that is lost, from its archives",
-		Long: `Makes a new catalogue at --catalog from archives: those below each FOLDER that a
-catalogue had recorded, in the order in which it did, and each ARCHIVE. Files
-and archives that were removed from it stay removed, as far as the objects
-beside the archives (NAME.added-ID) and the old catalogue (NAME.catalog.gone)
-tell. What several catalogues have recorded is done one after the other.
+		Short: "Rebuild a lost catalogue from its archives",
+		Long: `Makes a new catalogue at --catalog. It records each ARCHIVE, and the archives
+below each FOLDER that an earlier catalogue had recorded, in the same order.
+Files and archives that were removed from the earlier catalogue stay removed, as
+far as the objects beside the archives (NAME.added-ID) and the old catalogue
+(NAME.catalog.gone) show it. If there were several catalogues, the new one has
+the archives of all.
 
 The exit code is 1 if an archive cannot be read.`,
 		Example: `  holdall catalog rebuild --catalog s3://packed/new.catalog s3://packed`,
@@ -137,10 +141,10 @@ func (a *app) recordsIn(ctx context.Context, address string) ([]book.Record, err
 		of[r.Catalog] = true
 	}
 	if len(of) > 1 {
-		a.warn("%s: %d catalogues have had archives there: the new one has those of all", format.Escape(store.Redact(address)), len(of))
+		a.warn("%s: archives there were in %d catalogues: the new one has all of them", format.Escape(store.Redact(address)), len(of))
 	}
 	if len(unknown) > 0 {
-		a.warn("%s: no catalogue had %s, such as %s: name those that belong to it", format.Escape(store.Redact(address)), count(int64(len(unknown)), "archive"), format.Escape(unknown[0]))
+		a.warn("%s: %s in no catalogue, such as %s: to record them, name them", format.Escape(store.Redact(address)), count(int64(len(unknown)), "archive"), format.Escape(unknown[0]))
 	}
 	return all, nil
 }

@@ -31,9 +31,10 @@ func (a *app) convertCommand() *cobra.Command {
 		Short: "Convert an archive to another format, or to a folder",
 		Long: `Writes the entries of SRC, an archive or a folder, to DST. The extension of DST
 selects the format, or --format does. DST becomes a folder if --format is dir,
-or if the name ends in a slash or is a folder already. With --format bag it
-becomes a bag (BagIt, RFC 8493), a new folder. If SRC is a bag, all its files
-are first compared with its manifests.
+or if the name ends in a slash or is a folder already; files that are already
+there stay, and are reported. With --format bag DST becomes a new folder, a bag
+(BagIt, RFC 8493). If SRC is a bag, all its files are first compared with its
+manifests.
 
 Content is compared with its digests. A damaged file is left out and reported,
 and the exit code is 1; --keep-damaged writes what it can read of such a file
@@ -42,7 +43,6 @@ by the file system where it can. holdall reports everything that DST cannot
 store.`,
 		Example: `  holdall convert old.caf new.caf
   holdall convert docs.caf docs/
-  holdall convert docs docs.caf
   holdall convert -f bag docs.caf bag
   holdall convert big.caf part.caf --chunk-size 1GB`,
 		Args: args(2, 2, "SRC and DST"),

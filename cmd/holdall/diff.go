@@ -16,10 +16,11 @@ func (a *app) diffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff A B",
 		Short: "List the differences between two archives or folders",
-		Long: `Lists the entries that differ between two archives or folders: - is only in A,
-+ only in B, and ~ in both, but different. Content is compared by digests if
-both sides have digests of the same kind, and byte by byte otherwise. The exit
-code is 1 if there are differences.`,
+		Long: `Lists the entries that differ between two archives or folders: - is only in A, +
+only in B, and ~ in both, but different. Content is compared by digests if both
+sides have digests of the same kind, and byte by byte otherwise. Modes are
+compared if both sides have them, times never. The exit code is 1 if there are
+differences.`,
 		Example: "  holdall diff docs.caf docs\n  holdall diff --json old.caf new.caf",
 		Args:    args(2, 2, "two archives or folders"),
 		RunE: run(func(ctx context.Context, args []string) error {

@@ -23,10 +23,10 @@ func (a *app) extractCommand() *cobra.Command {
 		Long: `Writes all of an archive, or the given files and folders, below DIR.
 
 holdall never writes outside DIR. It refuses names and links that lead out of
-DIR, and entries that would replace each other. It reports each with the
-reason, and the exit code is then 1. A file appears under its name after its
-content has been compared with the archive's digest. Existing files stay,
-unless you give --overwrite.`,
+DIR, and entries that would replace each other. It reports each with the reason,
+and the exit code is then 1. A file appears under its name after its content has
+been compared with the archive's digest. Existing files stay, unless you give
+--overwrite. Links in DIR are replaced, never followed.`,
 		Example: `  holdall extract docs.caf -C out
   holdall extract docs.caf guide/intro.md images -C out
   holdall extract https://example.org/docs.caf guide -C .`,

@@ -30,14 +30,14 @@ func (a *app) fleetCommand() *cobra.Command {
 		Short: "Pack millions of objects with many workers, each object once",
 		Long: `Packs sources of any size into many archives, with any number of workers on one
 machine or many. A plan cuts the source into chunks. A worker packs a chunk into
-one archive, and records it in the catalogue. A worker may be killed at any
-time: another one does its work.
+one archive, and records it in the catalogue. If a worker is killed, another one
+does its work.
 
 The catalogue is a folder, on a disk or in a bucket, such as --catalog
 s3://packed/photos.catalog. 'holdall catalog init' creates it. Workers get their
 work from a queue: a file on this machine, or --queue
-postgres://USER@HOST/DATABASE for workers on several. The queue knows nothing
-that cannot be planned again.`,
+postgres://USER@HOST/DATABASE for workers on several. If the queue is lost, plan
+again: nothing else is lost.`,
 		Example: `  holdall catalog init --catalog s3://packed/photos.catalog
   holdall fleet plan s3://photos -o s3://packed/photos.caf
   holdall fleet work --workers 4
@@ -112,25 +112,23 @@ and the last chunk makes the index. Later additions become a bundle of their
 own.
 
 Run the same command again if it was interrupted, or if the source has grown:
-what is packed, or waits for it, is not planned again. Each listing also records
-which originals are missing; 'holdall fleet compact' deletes files that are
-gone. If more than half of them are missing, holdall assumes a mistake and
-records nothing of that; --gone is another share.
+objects that are packed or waiting are not planned again. Each listing also
+records which originals are missing; 'holdall fleet compact' deletes files that
+are gone. If more than half of them are missing, holdall assumes a mistake, and
+fails without recording them; --gone sets another share.
 
---only PREFIX lists only names that begin with PREFIX, and says nothing of
-others. It may be given several times. --ranges N hands the listing out in about
-N ranges of names, which 'holdall fleet work' lists on any machine.
+--only PREFIX lists only names that begin with PREFIX. --ranges N leaves the
+listing to 'holdall fleet work', on any machine, in about N ranges of names.
 
 TARGET may be below a source. Archives in the catalogue and the files beside
 them are left out and counted. So are empty objects that only mark folders.
 
 --list FILE plans the objects that a file lists instead: one key below SOURCE
-per line, and holdall requests the size of each; or, if the name ends in
-.jsonl, JSON lines with "key", "size" and "etag". --inventory plans the objects
-of an S3 Inventory of SOURCE's bucket, in CSV or Parquet. --events FILE plans
-the objects that notifications of the bucket's events name, as S3, MinIO,
-EventBridge, SNS and SQS write them. The same plan may use another way each
-time.
+per line, and holdall requests the size of each; or, if the name ends in .jsonl,
+JSON lines with "key", "size" and "etag". --inventory plans the objects of an S3
+Inventory of SOURCE's bucket, in CSV or Parquet. --events FILE plans the objects
+that are named in event notifications of S3, MinIO, EventBridge, SNS and SQS.
+You can use another way each time you plan.
 
 --dry-run records nothing and needs no catalogue. It prints the size of the
 plan, the number of requests that packing takes, and their cost. Prices are
@@ -140,7 +138,6 @@ Amazon's list prices, or those of --prices, a file like
 how long packing takes.`,
 		Example: `  holdall fleet plan s3://photos -o s3://packed/photos.caf
   holdall fleet plan s3://logs/2026 s3://logs/2025 -f caf -o s3://packed/logs --chunk-size 4GiB --name logs
-  holdall fleet plan s3://photos -f databundle -o s3://sets/photos --compression zstd
   holdall fleet plan s3://photos -o s3://packed/photos.caf --inventory s3://lists/photos/all/2026-05-01T01-00Z/manifest.json
   holdall fleet plan s3://photos -o s3://packed/photos.caf --dry-run --rate measured --workers 8`,
 		Args: args(1, -1, "a source"),
@@ -211,11 +208,11 @@ how long packing takes.`,
 	fs.StringArrayVar(&s.Exclude, "exclude", nil, excludeUsage)
 	fs.Var(&protect, "protect", "write parity beside each archive that can restore this share of it: 5%")
 	fs.Var(&gone, "gone", "fail if more than this share of the originals is missing (default 50%)")
-	fs.StringArrayVar(&s.Only, "only", nil, "list only names in the archives that begin with this prefix")
-	fs.IntVar(&s.Ranges, "ranges", 0, "hand the listing out to workers in about this many ranges of names")
+	fs.StringArrayVar(&s.Only, "only", nil, "list only names that begin with this prefix; may be repeated")
+	fs.IntVar(&s.Ranges, "ranges", 0, "leave the listing to workers, in about this many ranges of names")
 	fs.StringVar(&s.List, "list", "", "plan the objects listed in this file: one key per line, or JSON lines in FILE.jsonl")
 	fs.StringVar(&s.Inventory, "inventory", "", "plan the objects of an S3 Inventory: address of its manifest.json")
-	fs.StringArrayVar(&s.Events, "events", nil, "plan the objects named by the event notifications in this file")
+	fs.StringArrayVar(&s.Events, "events", nil, "plan the objects that the event notifications in this file name")
 	fs.BoolVar(&s.Plain, "plain", false, "write the bare format, without the digests that holdall adds")
 	dry.flags(fs)
 	inParts := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return !f.Chunked && f.Parts == nil })
@@ -255,11 +252,12 @@ func (a *app) fleetWorkCommand() *cobra.Command {
 	var metrics string
 	cmd := &cobra.Command{
 		Use:   "work [PLAN]",
-		Short: "Do what is handed out until nothing is left",
-		Long: `Packs chunks of a plan, or of all plans, and helps other verbs of fleet, until
-nothing is left. You can run any number of workers at once, on this machine, and
-on others if the queue is in PostgreSQL. A worker that is interrupted gives its
-work back.
+		Short: "Pack the chunks of plans until nothing is left",
+		Long: `Packs the chunks of a plan, or of all plans, until nothing is left. It also
+lists ranges of names, and does the work of 'fleet compact', 'repair' and
+'retire'. You can run any number of workers at once, on this machine, and on
+others if the queue is in PostgreSQL. A worker that you interrupt returns its
+work to the queue.
 
 A chunk that fails is tried again, with longer and longer waits; after --tries
 attempts it is set aside. An object that cannot be read is set aside too, and
@@ -296,7 +294,7 @@ lists these objects, now or later.`,
 	fs.IntVarP(&o.Jobs, "jobs", "j", 0, "objects of a chunk to read at once (default 16)")
 	fs.IntVar(&o.Tries, "tries", 5, "attempts before a chunk is set aside")
 	fs.BoolVar(&o.NoCopy, "no-copy", false, "read every object, to compare it with its checksum and to compute a digest")
-	fs.BoolVar(&o.Stay, "stay", false, "wait for more when nothing is left")
+	fs.BoolVar(&o.Stay, "stay", false, "wait for more work when nothing is left")
 	fs.StringVar(&metrics, "metrics", "", "serve metrics for Prometheus at this `address`: 127.0.0.1:9090")
 	return cmd
 }
@@ -388,6 +386,8 @@ func (a *app) fleetStatusCommand() *cobra.Command {
 to be packed, the jobs by state, and those that failed. Packed objects are
 counted by the bucket's checksum that they were compared with. Objects that are
 damaged at the source are listed.`,
+		Example: `  holdall fleet status
+  holdall fleet status --watch 5s s3://packed/photos.caf`,
 		RunE: a.onFleet(forReading, func(ctx context.Context, f fleet.Fleet, names []string) error {
 			for {
 				if err := a.fleetStatus(ctx, f, names, originals); err != nil || watch <= 0 {
@@ -477,9 +477,9 @@ func (a *app) fleetLeftCommand() *cobra.Command {
 		Use:   "left [PLAN...]",
 		Short: "List the objects that were planned but not packed",
 		Long: `Lists the planned objects that are in no archive, with the reason: the object
-vanished, changed, is damaged at the source, or was set aside. The next plan has
-what is still there. Without a PLAN it covers all plans. The exit code is 1 if
-there are such objects.`,
+vanished, changed, is damaged at the source, or was set aside. The next 'holdall
+fleet plan' includes those that still exist. Without a PLAN, objects of all
+plans are listed. The exit code is 1 if there are such objects.`,
 		Example: `  holdall fleet left
   holdall fleet left --json | jq -r 'select(.outcome == "damaged").path'`,
 		RunE: a.onFleet(forReading, func(ctx context.Context, f fleet.Fleet, names []string) error {
@@ -507,16 +507,23 @@ type leftJSON struct {
 	Problem string `json:"problem"`
 }
 
+// notCompared has the kinds of proofs that are none.
+var notCompared = map[string]string{"nothing": "without a checksum to compare with", "copied": "copied by the server", "unknown": "without a record of this"}
+
 // provenBy returns the end of a line that counts the proofs of each kind: ", proven by md5: 57".
-func provenBy(by map[string]int64) string {
-	var all []string
+func provenBy(by map[string]int64) (line string) {
+	var proofs []string
 	for _, kind := range slices.Sorted(maps.Keys(by)) {
-		all = append(all, fmt.Sprintf("%s: %s", strings.ReplaceAll(kind, "_", " "), thousands(by[kind])))
+		if n := by[kind]; n > 0 && notCompared[kind] != "" {
+			line += ", " + thousands(n) + " " + notCompared[kind]
+		} else if n > 0 {
+			proofs = append(proofs, fmt.Sprintf("%s: %s", strings.ReplaceAll(kind, "_", " "), thousands(n)))
+		}
 	}
-	if all == nil {
-		return ""
+	if proofs != nil {
+		line = ", proven by " + strings.Join(proofs, ", ") + line
 	}
-	return ", proven by " + strings.Join(all, ", ")
+	return line
 }
 
 // outcomes are those of a status, in their order.
@@ -612,11 +619,12 @@ func statusAsJSON(s fleet.Status) statusJSON {
 func (a *app) fleetCancelCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cancel PLAN",
-		Short: "Cancel what waits of a plan",
-		Long: `Cancels the work on a plan: what waits is not packed, and partial uploads are
-removed. Finished archives stay, also in the catalogue. Planning again has what
-is not packed.`,
-		Args: args(1, 1, "a plan"),
+		Short: "Cancel the waiting work of a plan",
+		Long: `Cancels the waiting work of a plan, and removes partial uploads. Finished
+archives stay, and so do their records in the catalogue. To pack the rest later,
+plan again.`,
+		Example: `  holdall fleet cancel s3://packed/photos.caf`,
+		Args:    args(1, 1, "a plan"),
 		RunE: a.onFleet(forWriting, func(ctx context.Context, f fleet.Fleet, args []string) error {
 			return a.plansNamed(ctx, f.Book, args, func(p fleet.Plan) error {
 				n, err := fleet.Cancel(ctx, f, p)
@@ -632,11 +640,12 @@ is not packed.`,
 func (a *app) fleetRetryCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "retry PLAN",
-		Short: "Try again what was set aside",
-		Long: `Has jobs tried again that were set aside, as if they were new. If an object was
-set aside and its chunk packed, 'holdall fleet plan' plans the object again, as
-it does with objects that changed.`,
-		Args: args(1, 1, "a plan"),
+		Short: "Try jobs again that were set aside",
+		Long: `Tries all jobs again that were set aside, as if they were new. If only an object
+was set aside and the rest of its chunk was packed, run 'holdall fleet plan'
+again: it plans the object again.`,
+		Example: `  holdall fleet retry s3://packed/photos.caf`,
+		Args:    args(1, 1, "a plan"),
 		RunE: a.onFleet(forWriting, func(ctx context.Context, f fleet.Fleet, args []string) error {
 			return a.plansNamed(ctx, f.Book, args, func(p fleet.Plan) error {
 				n, err := f.Queue.Retry(ctx, p.Name)
@@ -655,9 +664,10 @@ func (a *app) fleetForgetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "forget PLAN",
 		Short: "Remove a plan from the catalogue",
-		Long: `Removes a plan from the catalogue, and what waits of it. Its archives stay, also
-in the catalogue.`,
-		Args: args(1, 1, "a plan"),
+		Long: `Removes a plan and its waiting work from the catalogue. Its archives stay, and
+so do their records in the catalogue.`,
+		Example: `  holdall fleet forget s3://packed/photos.caf`,
+		Args:    args(1, 1, "a plan"),
 		RunE: a.onFleet(forWriting, func(ctx context.Context, f fleet.Fleet, args []string) error {
 			return a.plansNamed(ctx, f.Book, args, func(p fleet.Plan) error {
 				err := fleet.Forget(ctx, f, p)

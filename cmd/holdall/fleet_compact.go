@@ -137,7 +137,7 @@ originals if these still have the packed version, and otherwise from the
 readable parts of the archive, repaired with its parity.
 
 Files that are lost for good are listed, and the exit code is 1. A damaged
-archive stays as long as it is the only one with some file.`,
+archive stays while it is the only one that has some file.`,
 		Example: `  holdall fleet repair
   holdall fleet repair --contents s3://packed/photos.caf
   holdall fleet repair --archive s3://packed/photos-00042-00007.caf --contents`,

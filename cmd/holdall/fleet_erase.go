@@ -89,5 +89,5 @@ func (a *app) fleetErase(ctx context.Context, f fleet.Fleet, names []string, o f
 			}
 		}
 	}
-	return errors.New("archives with the names are written again and again: stop other workers")
+	return errors.New("other workers keep writing archives with these names: stop them first")
 }

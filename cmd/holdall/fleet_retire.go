@@ -42,9 +42,10 @@ one with tags or anything else that its archive does not keep, unless --without
 names it. In a bucket that keeps versions, the deleted object stays as an older
 version.
 
-Before anything is deleted, a list of it is in the catalogue's folder. --log
-writes what became of these originals to a file, at the end. You may interrupt
-a run at any time. What it has handed out is done by the next worker.
+Before anything is deleted, holdall writes a list of the originals to the
+catalogue's folder. At the end, --log FILE adds what happened to each of them.
+You may interrupt a run at any time: the next worker finishes the work that is
+in the queue.
 
 The exit code is 1 if an original stays because its archive is damaged, changed
 or unreadable, because it differs from its archive, or because its service
@@ -89,8 +90,8 @@ refused.`,
 	fs.StringSliceVar(&without, "without", nil, "also delete originals that have these, which archives do not keep: headers,tags,storage-class,redirect,lock,acl")
 	fs.IntVar(&o.Workers, "workers", 1, "ranges of originals to prove and delete at once")
 	fs.IntVarP(&o.Jobs, "jobs", "j", 0, "originals of a range to look up or delete at once (default 32)")
-	fs.BoolVar(&o.Unconditional, "unconditional", false, "also delete where the service ignores the condition of a deletion: an object that is written meanwhile is lost")
-	fs.BoolVar(&o.Newest, "markers-lost", false, "the catalogue is its newest copy, although the markers beside the originals are gone")
+	fs.BoolVar(&o.Unconditional, "unconditional", false, "also delete if the service cannot delete only a certain version: an object that is written meanwhile is lost")
+	fs.BoolVar(&o.Newest, "markers-lost", false, "confirm that this is the newest copy of the catalogue, although the markers beside the originals are gone")
 	fs.StringVar(&log, "log", "", "append a JSON line to this file for each original that was deleted, or was to be")
 	return cmd
 }
@@ -232,7 +233,7 @@ func (a *app) tellKept(p fleet.Plan, done fleet.Retired) (faulty bool) {
 	broken, damaged, unknown := map[string]bool{}, false, false
 	for _, k := range done.Kept {
 		if k.Why == fleet.ACL && k.Note != "" && !unknown {
-			a.warn("%s: %s: originals stay, or say --without acl: %s", format.Escape(p.Name), k.Why, printable(k.Note))
+			a.warn("%s: %s: originals stay, unless you give --without acl: %s", format.Escape(p.Name), k.Why, printable(k.Note))
 			unknown = true
 		}
 		if !k.Why.Fault() {

@@ -30,7 +30,7 @@ func (a *app) openGateway(ctx context.Context, set *serve.Set, o serving, log *s
 		address = filepath.ToSlash(whole)
 	}
 	if layer, _ := store.CutLayer(address); layer != "" {
-		return nil, usage("--write %s: a gateway writes nothing that is encrypted", store.Redact(o.write))
+		return nil, usage("--write %s: a gateway cannot write encrypted archives", store.Redact(o.write))
 	}
 	if isBook(address) {
 		only = strings.TrimSuffix(path.Base(address), book.Suffix)

@@ -24,10 +24,11 @@ func (a *app) grepCommand() *cobra.Command {
 		Use:   "grep ARCHIVE REGEX [GLOB]",
 		Short: "Search the content of files",
 		Long: `Prints the lines that match REGEX (RE2 syntax), with the name of the file and
-the line number. For a file that is not text it prints only that the file
-matches. GLOB, as in 'holdall find', selects the files. With -e there is no
-REGEX among the arguments. The flags mean what they mean to grep(1). The exit
-code is 1 if nothing matches, or if a file could not be read.`,
+the line number. For a file that is not text, with a NUL byte near its
+beginning, it prints only that the file matches. GLOB, as in 'holdall find',
+selects the files. With -e there is no REGEX among the arguments. The flags mean
+what they mean to grep(1). The exit code is 1 if nothing matches, or if a file
+could not be read.`,
 		Example: `  holdall grep docs.caf 'TODO|FIXME' '*.md'
   holdall grep -l logs.caf 'status=5\d\d'
   holdall grep -e TODO -e FIXME docs.caf
@@ -68,7 +69,7 @@ code is 1 if nothing matches, or if a file could not be read.`,
 	f.BoolVarP(&g.count, "count", "c", false, "print only the number of lines that match, for each file")
 	f.BoolVarP(&s.invert, "invert-match", "v", false, "select the lines that do not match")
 	f.BoolVarP(&s.words, "word-regexp", "w", false, "match whole words only")
-	f.BoolVarP(&s.fixed, "fixed-strings", "F", false, "REGEX is a text and no regular expression")
+	f.BoolVarP(&s.fixed, "fixed-strings", "F", false, "REGEX is plain text, not a regular expression")
 	f.StringArrayVarP(&s.exprs, "regexp", "e", nil, "search for this; may be repeated")
 	for long, short := range map[string]string{"line-number": "n", "extended-regexp": "E"} { // it is so anyway
 		f.BoolP(long, short, false, "")

@@ -86,17 +86,15 @@ func (a *app) indexCommand() *cobra.Command {
 	var chunk sizeFlag
 	cmd := &cobra.Command{
 		Use:   "index ARCHIVE",
-		Short: "Write an index with which an archive opens quickly",
+		Short: "Write an index, so that an archive opens quickly",
 		Long: `Writes an index of an archive to ARCHIVE.holdall, or to the file given with -o.
-Every verb that opens the archive uses the index, on disk, over HTTP and in
-buckets, and then reads little of either. An index belongs to one version of the
+All verbs that open the archive use the index, on disk, over HTTP and in
+buckets, and then read only a little. An index belongs to one version of the
 archive and is ignored for any other.
 
 --chunk-digests reads all content, and adds digests of its pieces to the index.
-Every later read of the archive is then compared with them before any byte is
-returned. A damaged file gets no digests, and the exit code is 1.
-
-Programs in other languages can read an index too.
+Later reads of the archive are compared with them before any byte is returned. A
+damaged file gets no digests, and the exit code is 1.
 
 holdall keeps an index of an archive that was slow to open in a cache; see
 "holdall cache". --index selects an index, or none.`,
@@ -164,9 +162,9 @@ func (a *app) cacheCommand() *cobra.Command {
 		Use:   "cache",
 		Short: "List or clear the caches of indexes and of blocks",
 		Long: `If an archive is slow to open, holdall keeps an index of it in a cache. The
-cache is $HOLDALL_CACHE/index, or your cache folder. It holds up to 4 GiB, or
---cache-size; the least recently used indexes are removed first.
-HOLDALL_CACHE=none disables the cache.
+cache is $HOLDALL_CACHE/index, or holdall/index in your cache folder, such as
+~/.cache. It holds up to 4 GiB, or --cache-size; the least recently used indexes
+are removed first. HOLDALL_CACHE=none disables the cache.
 
 With --cache-dir, blocks of archives on servers and in buckets are kept in that
 folder, for all processes of the machine. They take up to 10 GiB, or
@@ -191,9 +189,10 @@ folder, for all processes of the machine. They take up to 10 GiB, or
 		})
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use:   "ls",
-		Short: "List cached indexes, latest use first, and the size of blocks",
-		Args:  args(0, 0, "no arguments"),
+		Use:     "ls",
+		Short:   "List cached indexes, last used first, and the size of blocks",
+		Example: "  holdall cache ls",
+		Args:    args(0, 0, "no arguments"),
 		RunE: both(func(ctx context.Context, f *holdall.IndexFolder) error {
 			kept, err := f.List(ctx)
 			for _, k := range kept {
@@ -213,9 +212,10 @@ folder, for all processes of the machine. They take up to 10 GiB, or
 			return err
 		}),
 	}, &cobra.Command{
-		Use:   "clear",
-		Short: "Remove all cached indexes and blocks",
-		Args:  args(0, 0, "no arguments"),
+		Use:     "clear",
+		Short:   "Remove all cached indexes and blocks",
+		Example: "  holdall cache clear",
+		Args:    args(0, 0, "no arguments"),
 		RunE: both(func(_ context.Context, f *holdall.IndexFolder) error {
 			n, bytes, err := f.Clear()
 			if err == nil {

@@ -30,6 +30,9 @@ func (a *app) oakCommand() *cobra.Command {
 		Long: `Inspects, checks, repairs and copies segment stores of Apache Oak, which AEM
 uses. A STORE is the folder with the tars, or one of them. Verbs that only read
 never write anything into the folder, even if the store is damaged.`,
+		Example: `  holdall oak check segmentstore
+  holdall oak recover-journal --dry-run segmentstore
+  holdall oak sizes segmentstore /content`,
 	}
 	cmd.AddCommand(a.oakSegmentCommand(), a.oakRecordCommand(), a.oakGraphCommand(), a.oakCleanupCommand(), a.oakCompactCommand(),
 		a.oakImportCommand(), a.oakCheckCommand(), a.oakRecoverCommand(), a.oakSalvageCommand(), a.oakWatchCommand(), a.oakCopyCommand(), a.oakCheckpointsCommand(),
@@ -233,7 +236,9 @@ removed. The store must not be open in another program; holdall checks its
 lock.
 
 What the newest revision or a checkpoint needs is kept, even if these rules
-would remove it; 'holdall oak check --fix-gc' makes the store safe from Oak's.`,
+would remove it. If it is not certain what they need, nothing is changed, and
+the exit code is 2. 'holdall oak check --fix-gc' makes the store safe from Oak's
+cleanup.`,
 		Example: "  holdall oak cleanup --dry-run segmentstore\n  holdall oak cleanup segmentstore",
 		Args:    args(1, 1, "a store"),
 		RunE: run(func(ctx context.Context, args []string) error {

@@ -24,8 +24,8 @@ func (a *app) oakCheckCommand() *cobra.Command {
 		Long: `Reads revisions, newest first, until it finds one that has lost nothing, in the
 head and all checkpoints, or in the given paths. It reports what the newest
 revision has lost. The exit code is 1 if it lost anything, even if an older
-revision is intact. --fix-journal goes back to that revision, and makes it the
-newest of all.
+revision is intact, or if the journal has problems. --fix-journal goes back to
+that revision, and makes it the newest of all.
 
 --fix writes a new revision without damage. Each damaged path is restored from
 the newest older revision or checkpoint that has it intact, or removed if there
@@ -34,7 +34,9 @@ prints them.
 
 --fix-gc makes the store safe from Oak's own cleanup, which deletes what is in
 use if gc.log or the order of the tars is wrong. It writes a line of gc.log and,
-if the order is wrong, a revision that equals the newest one.`,
+if the order is wrong, a revision that equals the newest one. --fix-journal and
+--fix-gc exit with 0 if the store is good then; with --dry-run they exit with 1
+if it is not.`,
 		Example: "  holdall oak check segmentstore\n  holdall oak check --head --bin segmentstore /content/dam\n  holdall oak check --fix --dry-run segmentstore\n  holdall oak check --fix-journal segmentstore",
 		Args:    args(1, -1, "a store and optionally paths"),
 		RunE: run(func(ctx context.Context, args []string) error {

@@ -278,7 +278,8 @@ func (a *app) oakImportCommand() *cobra.Command {
 		Short: "Make a store from an export or a FileVault package",
 		Long: `Makes a new store from the output of 'oak export'; FILE - is standard input.
 Nodes and values that the export reports as lost or left out are missing in the
-store, and the exit code is then 1.
+store, and the exit code is then 1. If one value of a property is missing, all
+are left out.
 
 FILE may also be a package of Apache Jackrabbit FileVault. The store then gets
 the nodes that match the filter of the package.`,

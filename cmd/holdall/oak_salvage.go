@@ -27,7 +27,8 @@ A property that is not whole is left out. Damaged checkpoints are left out, and
 indexes must be rebuilt.
 
 Each segment is compared with its checksum, and nothing is taken from damaged
-ones. The exit code is 1 if anything is lost, older, or below /lost+found.`,
+ones. The exit code is 1 if anything is lost, older, or below /lost+found, or if
+a newer revision may be lost.`,
 		Example: "  holdall oak salvage segmentstore -o salvaged\n  holdall oak salvage --dry-run segmentstore",
 		Args:    args(1, 1, "a store"),
 		RunE: run(func(ctx context.Context, args []string) error {

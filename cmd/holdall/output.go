@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) forceFlag(fs *pflag.FlagSet) {
-	fs.BoolVar(&a.force, "force", false, "replace a file that is nothing this command writes")
+	fs.BoolVar(&a.force, "force", false, "also replace a file of another kind")
 }
 
 // mayWrite returns an error if a verb that reads the archive in may not write

@@ -134,14 +134,13 @@ func (a *app) packCommand() *cobra.Command {
 		Long: `Makes an archive from files and folders, or from the objects in a bucket.
 
 If the only INPUT is a folder, its content is packed without the folder's name:
-'pack -o x.caf docs' stores intro.md, not docs/intro.md, and says so. --prefix
-docs/ adds the name. With several inputs, each keeps its own name. INPUT - is
-standard input. An INPUT that is an address stands for all objects below it, or
-for one object.
+'pack -o x.caf docs' stores intro.md, not docs/intro.md. --prefix docs/ adds the
+name. With several inputs, each keeps its own name. INPUT - is standard input.
+An INPUT that is an address stands for all objects below it, or for one object.
 
-The extension of OUT is that of the format. Without one, and without -f, holdall
-chooses the format and says so: lindi for arrays, tar for links, empty folders
-and executable files, otherwise caf.
+The extension of OUT selects the format. Without an extension and without -f,
+holdall chooses the format and names it: lindi for arrays, tar for links, empty
+folders and executable files, otherwise caf.
 
 If the only INPUT is an HDF5 file and OUT is a LINDI archive, the file is
 converted as by 'holdall convert'. HDF5 files among several inputs or in a
@@ -150,14 +149,15 @@ folder are packed unchanged.
 The archive appears under its name whole or not at all. An existing archive
 stays until then. An input is never replaced, and a file that is not an archive
 of the same format only with --force. If there is nothing to pack, nothing is
-written. If a file cannot be read, it is reported, and the others are packed.
-The exit code is 1 in both cases.
+written. A file that cannot be read, or that the format cannot store, is
+reported, and the others are packed. The exit code is 1 in all these cases.
+--files-from FILE packs the paths in FILE under their whole names; a folder in
+the list does not bring its content.
 
 With --resume, data that was already sent to a bucket stays there if the pack
-fails or is interrupted. The same command then continues: it reads all inputs
-again, but sends only the missing data. Without --resume nothing stays.`,
+fails or is interrupted. Run the same command again to continue: it reads all
+inputs again, but sends only the missing data.`,
 		Example: `  holdall pack -o docs.caf docs
-  holdall pack -o photos --chunk-size 30GB /mnt/photos
   find . -name '*.log' | holdall pack -o logs.tar.zst --files-from -
   holdall pack -o s3://out/photos --chunk-size 30GB --resume s3://in/photos
   pg_dump db | holdall pack -o dump.caf --stdin-name db.sql -`,
@@ -311,7 +311,7 @@ func (a *app) locateOut(ctx context.Context, out string) (store.Store, string, e
 		out = os.DevNull
 	}
 	if _, at := store.CutLayer(out); strings.HasPrefix(store.Scheme(at), "http") {
-		return nil, "", usage("%s: web servers take no archives: write to a disk or a bucket", store.Redact(out))
+		return nil, "", usage("%s: holdall cannot write to web servers: write to a disk or a bucket", store.Redact(out))
 	}
 	st, name, err := a.locate(ctx, out)
 	return a.dry(st, false), name, err
@@ -419,7 +419,7 @@ func (a *app) tellLeftOut(sum holdall.Summary) {
 		if kind == "symlink" && a.verb == "pack" {
 			extra = "; --follow packs the files they point to"
 		}
-		a.warn("%s left out, which the format cannot store: %s%s", count(sum.Dropped[kind], kindWords[kind]), first, extra)
+		a.warn("left out %s, which the format cannot store: %s%s", count(sum.Dropped[kind], kindWords[kind]), first, extra)
 	}
 	for _, p := range sum.LeftOut {
 		if a.verbose && p.Class != "" { // failures were reported when they happened

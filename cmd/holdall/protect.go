@@ -52,15 +52,15 @@ func (a *app) protectCommand() *cobra.Command {
 	var update bool
 	cmd := &cobra.Command{
 		Use:   "protect ARCHIVE...",
-		Short: "Write parity, to recover damaged parts of an archive",
+		Short: "Write parity, to recover damaged parts of an archive later",
 		Long: `Writes parity to ARCHIVE.parity beside the archive, or to the file given with
--o. If at most the share --loss of the archive is damaged or lost, anywhere in
-it, all of it can be recovered. Verbs that read the archive do that while they
-read, and "holdall repair" does it for good. A damaged parity file recovers
-less.
+-o. holdall can then recover all of the archive if at most a share of it, which
+--loss sets, is damaged or lost. Verbs that read the archive recover it while
+they read, and "holdall repair" repairs it for good. A damaged parity file
+recovers less.
 
-Several files are one set. A lost file of the set is recovered too, if it is at
-most the share. Each folder has a parity file of its own.
+Several files are one set. A lost file of the set can be recovered too, if it is
+not larger than that share. Each folder has a parity file of its own.
 
 Parity belongs to one version of the archive. "holdall lindi add", "rm" and "mv"
 update it; after other changes use --update. Parity does not protect against

@@ -46,8 +46,10 @@ rest by the rules of the format. With --in-place and parity, only the damaged
 blocks are written, and there is no backup, because nothing is lost. If bytes
 were inserted or moved, the whole archive is written, and there is a backup.
 
-With --from, an archive is taken out of the image of a disk, or out of pieces
-that follow each other. Its format is that of OUT's name, or --as.
+With --from, holdall takes an archive out of the image of a disk, or out of
+pieces that follow each other. OUT's extension, or --as, selects the format.
+CAF, zip, LINDI and tar are found by their parts, RVN and compressed tars only
+in one piece. If there are several archives, holdall takes one.
 
 The exit code is 1 if something is lost.`,
 		Example: `  holdall repair broken.caf -o repaired.caf

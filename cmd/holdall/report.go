@@ -46,7 +46,11 @@ type errorJSON struct {
 // request.
 func (a *app) report(err error) {
 	line := a.prefix("error")
-	text := printable(strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "\n\nDid", "; did")), " "))
+	text := err.Error()
+	if path, ok := errors.AsType[*fs.PathError](err); ok && path.Op == "lookup" && errors.Is(path.Err, fs.ErrNotExist) {
+		text = strings.Replace(text, path.Error(), "there is no entry "+path.Path, 1)
+	}
+	text = printable(strings.Join(strings.Fields(strings.ReplaceAll(text, "\n\nDid", "; did")), " "))
 	text = strings.TrimSuffix(text, ": "+errors.ErrUnsupported.Error()) // the text says so
 	if a.address != "" && !mentions(text, a.address) {
 		line += a.address + ": "
@@ -197,27 +201,27 @@ func (a *app) hint(err error) string {
 	case is[*shelf.LostError](err):
 		return "'holdall fleet repair' rebuilds it if a fleet packed it"
 	case is[*fleet.BehindError](err):
-		return "use the newest copy of the catalogue; if it is lost, 'holdall catalog rebuild' makes a new one of the archives"
+		return "use the newest copy of the catalogue; if it is lost, 'holdall catalog rebuild' makes a new one from the archives"
 	case is[*fleet.UnmarkedError](err):
-		return "if this is the newest copy, --markers-lost says so"
+		return "--markers-lost confirms that this is the newest copy"
 	case is[*fleet.CarelessError](err):
 		return "--unconditional deletes there, too"
 	case is[*fleet.ListError](err):
 		return "'holdall fleet cancel' drops what waits; then plan again"
 	case is[*fleet.RetiringError](err):
-		return "'holdall fleet work' ends them; 'holdall fleet cancel' drops them"
+		return "'holdall fleet work' finishes them; 'holdall fleet cancel' drops them"
 	case is[*fleet.ShareError](err):
 		return "--yes deletes them"
 	case is[*fleet.RecentError](err):
 		return "--yes deletes them"
 	case is[*fleet.UnknownError](err):
-		return "if an erasure was interrupted, --yes ends it"
+		return "if an erasure was interrupted, --yes finishes it"
 	case is[*fleet.GoneError](err):
 		return "if their owner deleted them, --gone 100% records that"
 	case errors.Is(err, repairs.ErrNoProof):
 		return "name one with --index; 'holdall index --chunk-digests' writes one for a sound archive"
 	case errors.Is(err, format.ErrUnknown):
-		return "set it with --as, or look at what it has with 'holdall browse'"
+		return "set the format with --as, or inspect the file with 'holdall browse'"
 	case errors.Is(err, pack.ErrImmutable):
 		return "'holdall convert' writes a changed copy"
 	case errors.Is(err, store.ErrChanged):

@@ -81,7 +81,7 @@ func (a *app) tellAgain(inputs []string) {
 		if n := len(inputs) - 1; n > 0 {
 			first += fmt.Sprintf(", and %s more", thousands(int64(n)))
 		}
-		a.warn("named twice, and taken once: %s", first)
+		a.warn("named twice, used once: %s", first)
 	}
 }
 

@@ -34,9 +34,15 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: `Serves the content of archives over HTTP, read-only, until you interrupt it:
 files and ranges of files, folder listings, folders as zip, and Zarr arrays. If
 a folder or a prefix in a bucket is not an archive itself, all archives in it
-are served. They are opened at the first request.
+are served, also those added later. They are opened at the first request.
 
-By default only this machine can connect; --addr sets another address.`,
+An archive is at /f/NAME/, where NAME is the last element of its address; a
+second x.caf is x.caf-2.
+
+By default only this machine can connect, and requests with another host name
+are refused; --addr sets another address. Tokens and secrets have at least 8
+characters. Give them as @FILE: other users of the machine may see a command
+line.`,
 		Example: `  holdall serve docs.caf
   holdall serve --addr 127.0.0.1:0 a.caf b.caf /data/archives s3://bucket/archives/
   holdall serve --addr 0.0.0.0:7070 --token @token.txt --tls-cert cert.pem --tls-key key.pem docs.caf
@@ -86,12 +92,12 @@ By default only this machine can connect; --addr sets another address.`,
 	f.Var(&o.protect, "protect", "with --write: write parity beside each archive that can restore this share of it: 5%")
 	f.StringVar(&o.public, "write-url", "", "with --write: the `URL` at which other gateways reach this one")
 	f.BoolVar(&o.adopt, "adopt", false, "with --write: also pack what was read from the bucket of --through")
-	f.BoolVar(&o.takeOver, "take-over", false, "with --write: go on without the log of another gateway, which is lost")
+	f.BoolVar(&o.takeOver, "take-over", false, "with --write: continue without the log of another gateway, which is lost")
 	f.StringVar(&o.token, "token", "", "TOKEN that requests must send, or @FILE or $HOLDALL_SERVE_TOKEN")
 	f.StringVar(&o.cert, "tls-cert", "", "file with the TLS certificate, in PEM")
 	f.StringVar(&o.key, "tls-key", "", "file with the key of the certificate, in PEM")
 	f.StringVar(&o.catalog, "catalog", "", "serve the original buckets of the archives in this catalogue")
-	f.StringArrayVar(&a.through, "through", nil, "also show objects of this `bucket`: with --catalog, those that are not packed yet; may be repeated. With --write, those that were never here, or none to end that for good")
+	f.StringArrayVar(&a.through, "through", nil, "also show objects of this `bucket`: with --catalog, those that are not packed yet; may be repeated. With --write, those that were never here; none ends this for good")
 	f.IntVar(&o.maxRequests, "max-requests", 512, "requests to answer at once")
 	f.IntVar(&o.maxOpen, "max-open", 32, "unused archives of folders to keep open")
 	f.BoolVar(&o.logRequests, "log-requests", false, "log every request to standard error")

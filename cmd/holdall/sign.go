@@ -50,11 +50,11 @@ Keys and signatures are those of minisign. --new-key makes a key: FILE must stay
 secret, and FILE.pub is for your readers. With --trusted FILE.pub, verbs read
 nothing that the signature does not cover.
 
-A catalogue is signed as it is after its newest commit, and its archives are not
-read.
+For a catalogue, holdall signs the newest commit, and does not read the
+archives.
 
 --no-index writes no index. Readers then compare the list of the archive with
-the signature, so each file must have a BLAKE3, as in CAF and RVN.`,
+the signature, so each file must have a BLAKE3 digest, as in CAF and RVN.`,
 		Example: `  holdall sign --new-key release.key
   holdall sign docs.caf --key release.key
   holdall --trusted release.key.pub cat docs.caf guide/intro.md
@@ -157,7 +157,7 @@ func (a *app) sign(ctx context.Context, address string, secret minisign.Secret, 
 	roots := func(m *holdall.Meter) (holdall.Statement, error) { return a.roots(ctx, st, name, noIndex, m) }
 	if s, is := st.(*shelf.Shelf); is {
 		if name != shelf.Tree || noIndex {
-			return usage("%s is a catalogue: sign all of it, with its digests", format.Escape(a.address))
+			return usage("%s is a catalogue: sign the whole catalogue, without --no-index", format.Escape(a.address))
 		}
 		st, name = s.Catalog().Store(), s.Catalog().Name()
 		roots = func(m *holdall.Meter) (holdall.Statement, error) { return a.catalogRoots(ctx, st, name, m) }
@@ -212,7 +212,7 @@ func (a *app) roots(ctx context.Context, st store.Store, name string, noIndex bo
 		err = fmt.Errorf("%s damaged, so it is not signed", count(sum.Unproven, "file"))
 	}
 	if err == nil && sum.Contents == "" {
-		err = errors.New("entries of it cannot be read, so it is not signed")
+		err = errors.New("some entries cannot be read, so it is not signed")
 	}
 	if err == nil {
 		err = stage.Publish(ctx)
@@ -257,7 +257,7 @@ func (a *app) trusts(cmd *cobra.Command) (err error) {
 		a.trusted = nil
 		return nil
 	case !slices.Contains(trustsKeys, name):
-		return usage("--trusted: this verb does not read by signatures")
+		return usage("--trusted: this verb does not check signatures")
 	}
 	a.trusted, err = trustedKeys(a.trusted)
 	return err
@@ -290,13 +290,13 @@ func (a *app) sumCommand() *cobra.Command {
 		Use:   "sum ARCHIVE...",
 		Short: "Print the digest of each file, or one for all of an archive",
 		Long: `Prints the digest of each file, as lines for b3sum -c or sha256sum -c. Digests
-in the archive are used as recorded; other files are read.
+in the archive are used as recorded; other files are read, and come last. Hard
+links are left out. The exit code is 1 if something is damaged.
 
---root prints the roots that stand for a whole archive, which are what "holdall
-sign" signs. That of the contents covers names, kinds, sizes and contents. It is
-the same for an archive in each format that it is converted to. That of the
-archive covers all that an index with digests says; it is there if the archive
-has one.`,
+--root prints the roots, digests that stand for the whole archive and that
+"holdall sign" signs. The root of the contents covers names, kinds, sizes and
+contents, and stays the same if the archive is converted to another format. The
+root of the archive covers everything in an index with digests, if there is one.`,
 		Example: `  holdall sum --algo sha256 docs.caf > SHA256SUMS
   holdall sum --root docs.caf`,
 		Args: args(1, -1, "an archive"),

@@ -105,9 +105,9 @@ func unknownVerb(cmd *cobra.Command, word string) error {
 		meant = other
 	}
 	if meant == "" {
-		return usage("unknown command %q for %q", word, cmd.CommandPath())
+		return usage("unknown verb %q for %q", word, cmd.CommandPath())
 	}
-	return &misspeltError{usage("unknown command %q for %q", word, cmd.CommandPath()), meant}
+	return &misspeltError{usage("unknown verb %q for %q", word, cmd.CommandPath()), meant}
 }
 
 // otherFlags maps a flag to its names in other programs and verbs.

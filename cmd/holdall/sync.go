@@ -26,16 +26,16 @@ func (a *app) syncCommand() *cobra.Command {
 	var out, dir string
 	cmd := &cobra.Command{
 		Use:   "sync NEW [OLD...] OUT",
-		Short: "Copy an archive, and fetch only what older ones lack",
-		Long: `Makes OUT the same as NEW, byte for byte. Bytes that NEW has digests of are
-copied from OUT as it was, and from each OLD, which is an archive of any format
-or a folder of files. Only the rest is fetched. All that has a digest is
-compared with it. OUT is replaced when it is complete. If sync is interrupted,
-the next one goes on where it ended.
+		Short: "Copy an archive, and fetch only what older copies lack",
+		Long: `Makes OUT the same as NEW, byte for byte. If NEW has digests, holdall copies
+what it can from the present OUT and from each OLD, which is an archive of any
+format or a folder of files. It fetches only the rest, and compares all of it
+with the digests. OUT is replaced when the copy is complete. If sync is
+interrupted, run it again to continue.
 
 CAF and LINDI have digests of files that they store as they are. For other
-formats, publish an index with digests beside NEW: index --chunk-digests.
-Without digests, everything is fetched.
+formats, publish an index with digests beside NEW: 'holdall index
+--chunk-digests NEW'. Without digests, everything is fetched.
 
 NEW may be a pattern in quotes, or a catalogue, which stands for all its
 archives. OUT is then a folder. Archives that are there with the same size and
@@ -81,8 +81,8 @@ time stay as they are.`,
 			return a.syncAll(ctx, st, names, old, out)
 		}),
 	}
-	cmd.Flags().StringVarP(&out, "output", "o", "", "make the copy here; all arguments after NEW are then old ones")
-	cmd.Flags().StringVar(&dir, "extract", "", "instead, write the files of NEW below this folder, except those that it has")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "make the copy here; all arguments after NEW are then old copies")
+	cmd.Flags().StringVar(&dir, "extract", "", "instead, write the files of NEW below this folder, except those that are already there")
 	a.dryRunFlag(cmd.Flags())
 	a.forceFlag(cmd.Flags())
 	return cmd
@@ -127,7 +127,7 @@ func (a *app) sync(ctx context.Context, address string, old []string, out string
 		return err
 	}
 	if !sum.Proven {
-		a.warn("%s: it has no digests, so everything is fetched: 'holdall index --chunk-digests' makes an index with some, to be published beside it", store.Redact(address))
+		a.warn("%s: it has no digests, so everything is fetched: to avoid this, publish an index from 'holdall index --chunk-digests' beside it", store.Redact(address))
 	}
 	line := fmt.Sprintf("%s: %s, %s copied, %s fetched by %s", out, a.humanSize(sum.Bytes), a.humanSize(sum.Copied+sum.Resumed), a.humanSize(sum.Fetched), count(sum.Requests, "request"))
 	a.say(struct {

@@ -20,7 +20,7 @@ import (
 var topics = []struct{ name, heading, short string }{
 	{"addresses", "Addresses", "Where archives lie: paths, servers, buckets, catalogues"},
 	{"environment", "Environment", "Environment variables"},
-	{"exit-codes", "Exit codes", "What the exit code says"},
+	{"exit-codes", "Exit codes", "What the exit codes mean"},
 	{"patterns", "Patterns", "Patterns of names: *, ?, [a-z], {a,b} and **"},
 }
 
@@ -33,7 +33,11 @@ func (a *app) topicCommands() (cmds []*cobra.Command) {
 	opening := &cobra.Command{Use: "opening", Short: "Flags of the verbs that open archives"}
 	opening.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		flags := flagsLike(cmd.Root().PersistentFlags(), func(f *pflag.Flag) bool { return slices.Contains(strings.Fields(openingFlags), f.Name) })
-		fmt.Fprint(cmd.OutOrStdout(), "Verbs that open archives take these flags:\n\n"+flags.FlagUsagesWrapped(min(a.width(), 100)))
+		fmt.Fprint(cmd.OutOrStdout(), "Verbs that open archives take these flags:\n\n"+flags.FlagUsagesWrapped(min(a.width(), 100))+`
+--external allows an address and everything below it, and may be repeated.
+--no-verify also skips the checksums of Oak segments, and those that a bucket
+has of objects to pack. 'holdall verify' and 'holdall repair' ignore it.
+`)
 	})
 	cmds = append(cmds, opening)
 	for _, t := range topics {
@@ -148,6 +152,7 @@ func plainText(section string) string {
 			b.WriteString("  " + line + "\n")
 			continue
 		}
+		line = strings.TrimPrefix(line, "### ")
 		line = strings.ReplaceAll(mdLink.ReplaceAllString(line, "$1"), "`", "")
 		switch {
 		case line == "":

@@ -30,7 +30,15 @@ func (a *app) writeUsage(w io.Writer, cmd *cobra.Command, columns int) error {
 	}
 	list := func(title, group string) {
 		b.WriteString("\n\n" + title)
-		for _, c := range cmd.Commands() {
+		all := slices.Clone(cmd.Commands())
+		if group != "" { // those that are used most are first
+			order := verbs()
+			place := func(c *cobra.Command) int {
+				return slices.IndexFunc(order, func(v verbSpec) bool { return v.name == c.Name() })
+			}
+			slices.SortStableFunc(all, func(x, y *cobra.Command) int { return cmp.Compare(place(x), place(y)) })
+		}
+		for _, c := range all {
 			if c.GroupID == group && c.IsAvailableCommand() {
 				fmt.Fprintf(&b, "\n  %-*s %s", c.NamePadding(), c.Name(), c.Short)
 			}
@@ -74,6 +82,9 @@ func (a *app) writeUsage(w io.Writer, cmd *cobra.Command, columns int) error {
 	}
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(&b, "\n\nUse \"%s VERB --help\" for details.", cmd.CommandPath())
+	}
+	if !cmd.HasParent() {
+		b.WriteString("\n'holdall completion SHELL --help' describes completions for your shell.")
 	}
 	_, err := fmt.Fprintln(w, b.String())
 	return err

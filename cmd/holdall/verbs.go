@@ -197,8 +197,8 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.BoolVar(&a.json, "json", false, "print results and errors as JSON")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "print results and errors only")
-	f.Var(newChoice(&a.progress, "auto", "bar", "plain", "none"), "progress", "show progress: bar, plain, none, or auto, a bar on a terminal")
-	f.Var(newChoice(&a.color, "auto", "always", "never"), "color", "colour results and messages: always, never, or auto, on a terminal")
+	f.Var(newChoice(&a.progress, "auto", "bar", "plain", "none"), "progress", "show progress: bar, plain (a line every 10 s), none, or auto (a bar on a terminal)")
+	f.Var(newChoice(&a.color, "auto", "always", "never"), "color", "colour results and messages: always, never, or auto (on a terminal)")
 	f.BoolVar(&a.exact, "bytes", false, "print sizes in bytes")
 	f.BoolVar(&a.noSync, "no-sync", false, "do not sync to disk before an archive appears under its name")
 	named := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return f == shelf.Format || f.Open == nil }) // that one is recognised by its address

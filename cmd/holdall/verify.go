@@ -47,21 +47,19 @@ them with the digests, and writes a repaired archive to OUT, which appears
 whole or not at all. With --in-place it replaces the archive, and the damaged
 one is kept as ARCHIVE.bak.
 
---sample loss=0.01%,confidence=99.99% reads as many blocks at random as it takes
-to find, with that confidence, that at least that share of them is wrong.
+--sample loss=0.01%,confidence=99.99% reads only random blocks, but enough of
+them to find, with 99.99% confidence, if 0.01% or more of all blocks are wrong.
 
---log FILE also adds a line for each archive to a log of checks, which has the
-digest of the line before. --check-log FILE names the first that does not fit.
+--log FILE adds a line for each archive to a log of checks, and --key signs it.
+Each line has the digest of the line before; --check-log FILE names the first
+line that does not fit.
 
-With --signed-by, it is an error if none of the keys has signed the archive, or
-if something is not what was signed ("holdall sign").`,
+With --signed-by, it is an error if none of the keys has signed the archive
+("holdall sign") or the line of a log, or if something has changed since.`,
 		Example: `  holdall verify docs.caf
   holdall verify --log fixity.jsonl *.caf
-  holdall verify --signed-by release.key.pub docs.caf
-  holdall verify --quick *.caf
   holdall verify --sample loss=0.1%,confidence=99% s3://bucket/docs.caf
-  holdall verify --repair-from https://example.org/docs.caf docs.caf -o repaired.caf
-  holdall verify --json https://example.org/docs.caf`,
+  holdall verify --repair-from https://example.org/docs.caf docs.caf -o repaired.caf`,
 		RunE: run(func(ctx context.Context, args []string) error {
 			repairs := from != "" || out != "" || inPlace || a.dryRun
 			keys, err := trustedKeys(signedBy)
@@ -186,7 +184,7 @@ func (a *app) verify(ctx context.Context, address string, how holdall.VerifyOpti
 	}
 	fmt.Fprintln(a.out, line)
 	if sum.Verdict == "unproven" {
-		a.sentence("%s: nothing wrong was found, but damage in %s would not be seen: 'holdall index --chunk-digests' or 'holdall protect' makes it visible from now on", sum.Archive, count(sum.Doubtful(), "file"))
+		a.sentence("%s: nothing wrong was found, but damage in %s would go unnoticed: 'holdall index --chunk-digests' or 'holdall protect' makes later damage visible", sum.Archive, count(sum.Doubtful(), "file"))
 	}
 	if s := sum.Sampled; s != nil {
 		what := fmt.Sprintf("read %s of %s %ss", thousands(s.Read), thousands(s.Of), s.Unit)

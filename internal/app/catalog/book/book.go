@@ -99,7 +99,7 @@ func (b *Book) fail(object string, err error) error {
 var ErrLate = errors.New("do it again")
 
 // ErrBroken is wrapped by errors about objects of a catalogue that are damaged or missing.
-var ErrBroken = errors.New("the catalogue is damaged: 'holdall catalog rebuild' makes a new one of the archives")
+var ErrBroken = errors.New("the catalogue is damaged: 'holdall catalog rebuild' makes a new one from the archives")
 
 func broken(err error) error { return fmt.Errorf("%w (%w)", err, ErrBroken) }
 
