@@ -58,10 +58,11 @@ func begin(out, name string, l *content.Layout) (t *target, err error) {
 	if len(t.names) == 0 || !t.folder && len(t.names) > 1 {
 		return nil, fmt.Errorf("%s: an archive of %d files: %w", format.Escape(name), len(t.names), errors.ErrUnsupported)
 	}
+	t.dir = filepath.Join(filepath.Dir(t.out), "."+filepath.Base(t.out)+Suffix)
 	if _, err := os.Lstat(t.out); t.folder && err == nil {
+		t.tidy()
 		return nil, fmt.Errorf("%s exists, and a folder is not replaced: choose another name, and give it as an old one: %w", t.out, fs.ErrExist)
 	}
-	t.dir = filepath.Join(filepath.Dir(t.out), "."+filepath.Base(t.out)+Suffix)
 	if err = t.take(); err == nil {
 		err = t.size(l)
 	}
@@ -201,13 +202,30 @@ func (t *target) publish(ctx context.Context, src *content.Source, l *content.La
 	if err := os.Rename(filepath.Join(t.dir, newName), t.out); err != nil {
 		return err
 	}
-	// What cannot be removed now is removed by the next sync.
-	_ = t.root.Remove(lockName)
-	_ = os.Remove(t.dir)
+	t.remove()
 	if o.NoSync {
 		return nil
 	}
 	return sysfile.SyncFolder(filepath.Dir(t.out))
+}
+
+// remove removes the folder once the copy has left it. What cannot be removed now is removed by the
+// next sync.
+func (t *target) remove() {
+	_ = t.root.Remove(lockName)
+	_ = os.Remove(t.dir)
+}
+
+// tidy removes the folder of a sync that was killed after its copy had appeared: it has nothing but a
+// lock, which nobody holds.
+func (t *target) tidy() {
+	if all, err := os.ReadDir(t.dir); err != nil || len(all) > 1 || len(all) == 1 && all[0].Name() != lockName {
+		return
+	}
+	if t.take() == nil {
+		t.remove()
+	}
+	t.close()
 }
 
 func (t *target) close() {
