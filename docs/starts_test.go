@@ -20,11 +20,10 @@ import (
 
 // elsewhere has the pages that other tests run, or that have no commands of their own.
 var elsewhere = map[string]string{
-	"cli.md":       "it is the help of the verbs, which scripts in cmd/holdall/testdata test",
-	"moving.md":    "TestMovingAsItStands in interop/fleet runs it, with real servers",
-	"python.md":    "python/tests/test_docs.py runs it",
-	"reference.md": "it is rewritten",
-	"serve.md":     "it is rewritten",
+	"cli.md":    "it is the help of the verbs, which scripts in cmd/holdall/testdata test",
+	"moving.md": "TestMovingAsItStands in interop/fleet runs it, with real servers",
+	"python.md": "python/tests/test_docs.py runs it",
+	"serve.md":  "it is rewritten",
 }
 
 // built are programs that pages use.
