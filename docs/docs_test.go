@@ -65,11 +65,19 @@ func anchors(page string) map[string]bool {
 	return found
 }
 
-func TestLinksLeadSomewhere(t *testing.T) {
+// allPages returns the pages of this folder, and of bytes.
+func allPages(t *testing.T) []string {
+	t.Helper()
 	pages, err := filepath.Glob("*.md")
-	if err != nil || len(pages) < 6 {
-		t.Fatalf("%d pages, %v", len(pages), err)
+	layouts, err2 := filepath.Glob("bytes/*.md")
+	if err := errors.Join(err, err2); err != nil || len(pages) < 6 || len(layouts) < 4 {
+		t.Fatalf("%d pages, %d of bytes, %v", len(pages), len(layouts), err)
 	}
+	return append(pages, layouts...)
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	pages := allPages(t)
 	for _, name := range []string{"../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../CHANGELOG.md", "../examples/README.md"} {
 		if _, err := os.Stat(name); err == nil {
 			pages = append(pages, name)
@@ -259,9 +267,9 @@ func TestEveryNameFaultIsExplained(t *testing.T) {
 var program = regexp.MustCompile("(?ms)^```go\n(package .*?)^```")
 
 func TestProgramsCompileAndPackSaysWhatIsLeftOut(t *testing.T) {
-	found := program.FindAllStringSubmatch(read(t, "library.md"), -1)
+	found := program.FindAllStringSubmatch(read(t, "library.md")+read(t, "extending.md"), -1)
 	if len(found) < 4 {
-		t.Fatalf("only %d programs found in library.md", len(found))
+		t.Fatalf("only %d programs found in library.md and extending.md", len(found))
 	}
 	// They are a module beside this one, with the same dependencies.
 	dir := t.TempDir()
@@ -293,7 +301,7 @@ func TestProgramsCompileAndPackSaysWhatIsLeftOut(t *testing.T) {
 	vet := exec.Command("go", "vet", "-mod=mod", "./...")
 	vet.Dir = dir
 	if out, err := vet.CombinedOutput(); err != nil {
-		t.Errorf("library.md: %v\n%s", err, out)
+		t.Errorf("library.md, extending.md: %v\n%s", err, out)
 	}
 	// The one that packs says what is not in the archive.
 	pack := slices.IndexFunc(found, func(m []string) bool { return strings.Contains(m[1], "holdall.Pack(") })

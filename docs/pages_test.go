@@ -42,11 +42,7 @@ func TestCommandsOfPagesRun(t *testing.T) {
 		t.Skip("other systems have no SSL_CERT_FILE")
 	}
 	testkit.Program(t, "sh")
-	pages, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pages = append(pages, "../README.md")
+	pages := append(allPages(t), "../README.md")
 	programs := t.TempDir()
 	for name, source := range built {
 		if said, err := exec.Command("go", "build", "-o", filepath.Join(programs, name), source).CombinedOutput(); err != nil {

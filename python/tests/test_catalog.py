@@ -1,4 +1,4 @@
-"""Catalogues in a folder: by the vectors of docs/catalog.md, and made by the command."""
+"""Catalogues in a folder: by the vectors of docs/bytes/catalog.md, and made by the command."""
 
 import gzip
 import importlib.util

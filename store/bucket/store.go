@@ -228,7 +228,7 @@ func (st *Store) Address(name string) string {
 }
 
 // identity is the address without escapes, and the server unless it is Amazon's, whose buckets have names of
-// their own: docs/cache.md. Programs that know no region have the same.
+// their own: docs/bytes/cache.md. Programs that know no region have the same.
 func (st *Store) identity(name string) string {
 	id := st.where.scheme() + "://" + st.bucket + "/" + st.prefix + name
 	if !st.where.amazon {

@@ -14,7 +14,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// TestPagesReadTheVectors has the reader of static pages read the vectors of docs/index.md, as Go
+// TestPagesReadTheVectors has the reader of static pages read the vectors of docs/bytes/index.md, as Go
 // and Python do.
 func TestPagesReadTheVectors(t *testing.T) {
 	read := "../../read/"

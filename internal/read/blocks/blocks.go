@@ -1,5 +1,5 @@
 // Package blocks is a cache on a disk for objects of stores on a network. All processes of a machine
-// may share it. It holds blocks of versions of objects; docs/cache.md describes its files.
+// may share it. It holds blocks of versions of objects; docs/bytes/cache.md describes its files.
 //
 // Only what has the lock of the table changes anything, and only for as long as it takes to write a block.
 // Readers take no lock: checksums show whether a slot and its block are whole. So whatever happens to the

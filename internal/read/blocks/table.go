@@ -9,7 +9,7 @@ import (
 	"math"
 )
 
-// The layout is described in docs/cache.md. All numbers are little-endian.
+// The layout is described in docs/bytes/cache.md. All numbers are little-endian.
 const (
 	magic    = "HOLDBLK\n"
 	edition  = 1

@@ -18,7 +18,7 @@ import (
 
 // A page has rows in blocks of blockRows, and the last one has the rest. A block has columns of
 // numbers, and the names and the rare properties of its rows. Each block can be decoded alone.
-// docs/index.md describes the bytes.
+// docs/bytes/index.md describes the bytes.
 const blockRows = 64
 
 // The columns of a block, in their order.

@@ -16,5 +16,5 @@
 //	32 bytes             where the root is, and "holdall3"
 //
 // Pages of rows are used as they are, on a disk and on a network. A reference to a page has its
-// length and its CRC-32. docs/index.md describes the bytes.
+// length and its CRC-32. docs/bytes/index.md describes the bytes.
 package kept

@@ -16,7 +16,7 @@ import (
 	"github.com/zeebo/blake3"
 )
 
-// What follows reads an index by docs/index.md, and uses nothing of this package but the answers
+// What follows reads an index by docs/bytes/index.md, and uses nothing of this package but the answers
 // that are expected.
 
 type specTree struct {

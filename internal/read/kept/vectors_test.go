@@ -224,7 +224,7 @@ func sameRows(t *testing.T, x *Index, v vector) {
 }
 
 // TestTheVectorsAreWhatIsWritten makes the indexes of testdata/rows again, and has them read by a
-// reader that knows nothing but docs/index.md.
+// reader that knows nothing but docs/bytes/index.md.
 func TestTheVectorsAreWhatIsWritten(t *testing.T) {
 	for name, v := range vectors() {
 		t.Run(name, func(t *testing.T) {

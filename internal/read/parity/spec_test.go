@@ -18,7 +18,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// What follows reads parity files by docs/parity.md, and uses nothing of this package.
+// What follows reads parity files by docs/bytes/parity.md, and uses nothing of this package.
 
 // A specField is GF(2^16) as the text has it: slow and plain.
 type specField struct{ log, exp [1 << 16]int }
@@ -194,7 +194,7 @@ func specArchive(size int) (b []byte) {
 	return b[:size]
 }
 
-// specVectors are those of docs/parity.md.
+// specVectors are those of docs/bytes/parity.md.
 var specVectors = []struct {
 	version byte
 	loss    float64
@@ -207,11 +207,11 @@ var specVectors = []struct {
 	{2, 0.05, 1, []Object{{Size: 3000000}}},
 }
 
-// What is written is what docs/parity.md says, byte by byte, and what is read by the text
+// What is written is what docs/bytes/parity.md says, byte by byte, and what is read by the text
 // alone agrees with it.
 func TestSpecification(t *testing.T) {
 	testkit.Long(t)
-	doc, err := os.ReadFile("../../../docs/parity.md")
+	doc, err := os.ReadFile("../../../docs/bytes/parity.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestSpecification(t *testing.T) {
 			}
 			row := fmt.Sprintf("| %d | %d | `%s` | %d | %d | %d | %d | %d | %d | %d | %d | `%x` |", v.version, size, text, f.block, f.blocks, f.groups, f.order, f.parity, f.directory, f.count['Q'], len(b), sha256.Sum256(b))
 			if !strings.Contains(string(doc), row) {
-				t.Errorf("docs/parity.md has no line\n%s", row)
+				t.Errorf("docs/bytes/parity.md has no line\n%s", row)
 			}
 			checkSpec(t, field, f, archive, v.loss)
 		})

@@ -1,6 +1,6 @@
 """A cache on a disk for objects of servers, which all processes of a machine share, also those of the command.
 
-docs/cache.md describes its files and its locks. Only what has the lock of the table changes anything. Readers take no
+docs/bytes/cache.md describes its files and its locks. Only what has the lock of the table changes anything. Readers take no
 lock: checksums show whether a slot and its block are whole. So whatever happens to the files, a block is right or
 missing. If something fails, objects are read as without a cache.
 """

@@ -1,6 +1,6 @@
 """Reads catalogues: folders that record which archive has which file, and where in it.
 
-Listings go through pages, and nothing is loaded as a whole. docs/catalog.md describes the bytes.
+Listings go through pages, and nothing is loaded as a whole. docs/bytes/catalog.md describes the bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads LINDI archives by their own index: a tar, a folder, or a single JSON file.
 
 There are two views: "members" has the members of the tar or the files of the folder, and "zarr" has each key of the
-hierarchy as a file. docs/lindi.md describes the bytes.
+hierarchy as a file. docs/lindi.md describes the bytes, docs/bytes/lindi.md the digests.
 """
 
 from __future__ import annotations

@@ -309,7 +309,7 @@ class FsspecFile(_Fsspec):
 
 
 def _identity(fs: Any, path: str) -> str:
-    """Return what tells a file from all others. Of S3, the command has the same: docs/cache.md."""
+    """Return what tells a file from all others. Of S3, the command has the same: docs/bytes/cache.md."""
     address, options = fs.unstrip_protocol(path), fs.storage_options
     if not address.startswith("s3://"):
         return f"{address} {sorted(options.items())}"

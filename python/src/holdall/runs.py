@@ -1,6 +1,6 @@
 """Reads runs: immutable lists of what a catalogue records of files, sorted by name.
 
-A name takes a page of a run. docs/catalog.md describes the bytes.
+A name takes a page of a run. docs/bytes/catalog.md describes the bytes.
 """
 
 from __future__ import annotations

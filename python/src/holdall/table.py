@@ -1,8 +1,8 @@
 """The rows of an index: names, places and digests.
 
-docs/index.md describes the bytes. A local index is mapped into memory; pages of a remote one are fetched when they are
-first used. A page is compared with its checksum before it is used. Rows are decoded in blocks of 64, and some blocks
-are kept. Threads and forks may lose or repeat what is kept without harm.
+docs/bytes/index.md describes the bytes. A local index is mapped into memory; pages of a remote one are fetched when they
+are first used. A page is compared with its checksum before it is used. Rows are decoded in blocks of 64, and some
+blocks are kept. Threads and forks may lose or repeat what is kept without harm.
 """
 
 from __future__ import annotations

@@ -10,5 +10,5 @@
 // Beside the catalogue and its archives lies what makes it again, and what tells an older copy: see Record.
 //
 // A reader takes the head, and applies the commits after it until there is none. Nothing but the head
-// is ever written twice. docs/catalog.md describes the bytes.
+// is ever written twice. docs/bytes/catalog.md describes the bytes.
 package book

@@ -10,5 +10,5 @@
 //	24 bytes      where index and root are, their CRC-32, and "holdrun1"
 //
 // A page, a block of the filter, and a node end in their CRC-32. Nothing in a run depends on the
-// number of the commit that adds it: 0 stands for it. docs/catalog.md describes the bytes.
+// number of the commit that adds it: 0 stands for it. docs/bytes/catalog.md describes the bytes.
 package rows

@@ -1,5 +1,5 @@
-// Reads an index (docs/index.md) in ranges: the names, sizes and places of an archive's entries. It
-// needs only a plain file server.
+// Reads an index (docs/bytes/index.md) in ranges: the names, sizes and places of an archive's
+// entries. It needs only a plain file server.
 
 class Damaged extends Error {
   constructor(message) { super(message); this.code = 'bad-index'; }
