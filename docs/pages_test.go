@@ -41,7 +41,9 @@ func TestCommandsOfPagesRun(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems have no SSL_CERT_FILE")
 	}
-	testkit.Program(t, "sh")
+	for _, name := range []string{"sh", "curl", "openssl"} {
+		testkit.Program(t, name)
+	}
 	pages := append(allPages(t), "../README.md")
 	programs := t.TempDir()
 	for name, source := range built {

@@ -23,7 +23,6 @@ var elsewhere = map[string]string{
 	"cli.md":    "it is the help of the verbs, which scripts in cmd/holdall/testdata test",
 	"moving.md": "TestMovingAsItStands in interop/fleet runs it, with real servers",
 	"python.md": "python/tests/test_docs.py runs it",
-	"serve.md":  "it is rewritten",
 }
 
 // built are programs that pages use.
@@ -123,6 +122,11 @@ holdall pack -q -o s3://new/photos.caf photos`, after: "holdall catalog cat 2026
 	{page: "parity.md", commands: docsCAF + "holdall pack -q -f caf -o photos.caf --chunk-size 13 docs"},
 	{page: "problems.md", commands: docsCAF},
 	{page: "rvn.md", commands: "mkdir -p stage/bin; echo tool >stage/bin/tool"},
+	{page: "serve.md", section: "Buckets as they were", commands: keys + `; export HOLDALL_CATALOG=s3://packed/photos.catalog
+holdall catalog init
+holdall fleet plan s3://photos -o s3://packed/photos.caf
+holdall fleet work`},
+	{page: "serve.md", commands: docsCAF + "mkdir archives; cp docs.caf archives; holdall pack -q -o s3://bucket/archives/docs.caf docs"},
 	{page: "signing.md", commands: docsCAF},
 	{page: "sync.md", commands: docs + `holdall pack -q -o docs-1.tar docs
 echo new >docs/new.txt
