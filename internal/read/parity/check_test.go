@@ -29,7 +29,11 @@ func TestCheckSaysWhatItHeals(t *testing.T) {
 			spread, hits = blocks, 200
 		}
 		for range hits {
-			now[rnd.IntN(spread)*minBlock+rnd.IntN(minBlock)] ^= 1
+			block, at := rnd.IntN(spread)*minBlock, rnd.IntN(minBlock)
+			now[block+at] ^= 1
+			if round == 0 { // a single wrong byte is found without parity
+				now[block+(at+7)%minBlock] ^= 1
+			}
 		}
 		if rnd.IntN(3) == 0 {
 			now = now[:len(now)-rnd.IntN(40*minBlock)]
