@@ -251,9 +251,12 @@ func (a *app) storeOf(ctx context.Context, address string) (store.Store, string,
 	if _, host, _ := strings.Cut(at, "://"); strings.HasPrefix(store.Scheme(at), "http") && strings.Trim(host, "/") != "" {
 		address = strings.TrimRight(address, "/") // the address of an archive that is a folder
 	}
-	if scheme, rest, ok := strings.Cut(at, ":"); ok && store.Scheme(at) == "" && slices.Contains([]string{"s3", "gs", "az", "http", "https"}, scheme) {
+	if scheme, rest, ok := strings.Cut(at, ":"); ok && store.Scheme(at) == "" {
+		meant := scheme + "://" + strings.TrimLeft(rest, "/")
 		if _, err := os.Lstat(at); err != nil {
-			return nil, "", &misspeltError{usage("%s: no such file", at), scheme + "://" + strings.TrimLeft(rest, "/")}
+			if _, _, err := store.OpenAddress(ctx, meant); err == nil {
+				return nil, "", &misspeltError{usage("%s: no such file", at), meant}
+			}
 		}
 	}
 	st, name, err := store.OpenAddress(ctx, address)

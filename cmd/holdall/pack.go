@@ -310,11 +310,14 @@ func (a *app) locateOut(ctx context.Context, out string) (store.Store, string, e
 	if out == "-" {
 		out = os.DevNull
 	}
-	if _, at := store.CutLayer(out); strings.HasPrefix(store.Scheme(at), "http") {
-		return nil, "", usage("%s: holdall cannot write to web servers: write to a disk or a bucket", store.Redact(out))
-	}
 	st, name, err := a.locate(ctx, out)
-	return a.dry(st, false), name, err
+	if err == nil && st.Can().Create == nil {
+		err = usage("%s: holdall cannot write there: write to a disk or a bucket", store.Redact(out))
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return a.dry(st, false), name, nil
 }
 
 func (a *app) readList(file string) ([]string, error) {

@@ -82,9 +82,9 @@ var taken = map[string]string{
 	"sign":    "opening progress bytes no-sync",
 
 	"lindi":     "as view max-index bytes no-sync",
-	"lindi add": "as view max-index bytes no-sync external progress",
+	"lindi add": "opening progress bytes no-sync",
 
-	"fleet": "progress bytes no-sync no-verify",
+	"fleet": "progress bytes no-sync no-verify trusted",
 
 	"ls":      "opening bytes",
 	"tree":    "opening bytes",
@@ -133,11 +133,17 @@ func takenBy(cmd *cobra.Command) []string {
 // tellUnused names the flags of the command line that the verb does not take, and those that have
 // other names now. They work for one edition more.
 func (a *app) tellUnused(cmd *cobra.Command) {
+	if strings.HasPrefix(cmd.Name(), cobra.ShellCompRequestCmd) {
+		return
+	}
 	for _, now := range a.former {
 		a.warn("%s; the next version will not know the old name", now)
 	}
 	if now := cmd.Annotations[formerVerb]; now != "" {
 		a.warn("'holdall %s' is 'holdall %s' now; the next version will not know the old name", cmd.Name(), now)
+	}
+	if _, opens := cmd.Annotations[opensAnArchive]; opens {
+		return // it uses them all, also where its help is about fewer
 	}
 	list, opening := takenBy(cmd), strings.Fields(openingFlags) // others are habits, and harmless
 	cmd.Root().PersistentFlags().VisitAll(func(f *pflag.Flag) {

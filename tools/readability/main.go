@@ -38,7 +38,7 @@ var (
 	sentence = regexp.MustCompile(`[.!?:;]["')*]*(\s|$)|\n\n`)
 	verb     = regexp.MustCompile(`(?m)^  ([a-z][a-z0-9-]*) +\S`)
 	// riddles are phrases that are hard to understand.
-	riddles = regexp.MustCompile(`(?i)\b(but for|taken up|is (told|said|believed)|no more than|of which|whoever|who does|as it was|the like|nobody|dear|also none|the answer is no|proven by nothing|(is|was) not of (it|them))\b|\bvariable is none\b|\bthat begin with [^.]* are none\b|\b1 ([a-z]+ )?(folders|files|entries|names|archives)\b|\b(command|program|page|file) has \d+ [kMG]i?B\b|(?:^|[.;] )(Of|Who|What) (it|one|the|is|was|has)\b`)
+	riddles = regexp.MustCompile(`(?i)\b(but for|taken up|is (told|said|believed)|no more than|of which|whoever|who does|as it was|the like|nobody|dear|also none|the answer is no|proven by nothing|(is|was) not of (it|them))\b|\bvariable is none\b|\bthat begin with [^.]* are none\b|\b1 ([a-z]+ )?(folders|files|entries|names|archives)\b|\b(command|program|page|file) has \d+ [kMG]i?B\b|(?:^|[.;] )(Of|Who|What) (it|one|the|is|was|has)\b|[.] Of (a|an|each|these|those|every)\b`)
 )
 
 // A score counts words.

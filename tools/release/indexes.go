@@ -18,6 +18,10 @@ import (
 // indexes makes the folder a repository of apt and an index of Python packages, which any web
 // server can carry. apt finds Packages beside the packages, and pip the list in simple/holdall.
 func (r *release) indexes(subjects []subject) error {
+	wanted, err := projectLine(r.source, pythonLine, `requires-python = ">=3.1"`)
+	if err != nil {
+		return err
+	}
 	var packages, wheels strings.Builder
 	for _, s := range subjects {
 		switch filepath.Ext(s.name) {
@@ -32,7 +36,7 @@ func (r *release) indexes(subjects []subject) error {
 			}
 			fmt.Fprintf(&packages, "%s\nFilename: ./%s\nSize: %d\nSHA256: %s\n\n", strings.TrimSpace(control), s.name, len(data), s.sum)
 		case ".whl":
-			fmt.Fprintf(&wheels, "<a href=\"../../%s#sha256=%s\" data-requires-python=\"&gt;=3.11\">%s</a>\n", html.EscapeString(s.name), s.sum, html.EscapeString(s.name))
+			fmt.Fprintf(&wheels, "<a href=\"../../%s#sha256=%s\" data-requires-python=\"%s\">%s</a>\n", html.EscapeString(s.name), s.sum, html.EscapeString(wanted), html.EscapeString(s.name))
 		}
 	}
 	if wheels.Len() > 0 {

@@ -156,18 +156,27 @@ func parseTargets(list string) ([]target, error) {
 	return some, nil
 }
 
-var versionLine = regexp.MustCompile(`(?m)^version = "([0-9]+\.[0-9]+\.[0-9]+)"$`)
+// These are lines of python/pyproject.toml.
+var (
+	versionLine = regexp.MustCompile(`(?m)^version = "([0-9]+\.[0-9]+\.[0-9]+)"$`)
+	pythonLine  = regexp.MustCompile(`(?m)^requires-python = "([^"]+)"$`)
+)
 
 // versionOf returns the version of the Python package, which is also that of the command.
 func versionOf(source string) (string, error) {
+	return projectLine(source, versionLine, `version = "1.2.3"`)
+}
+
+// projectLine returns the value of a line of the Python project.
+func projectLine(source string, line *regexp.Regexp, example string) (string, error) {
 	project := filepath.Join(source, "python", "pyproject.toml")
 	text, err := os.ReadFile(project)
 	if err != nil {
 		return "", err
 	}
-	m := versionLine.FindSubmatch(text)
+	m := line.FindSubmatch(text)
 	if m == nil {
-		return "", fmt.Errorf(`%s: expected a line such as version = "1.2.3"`, project)
+		return "", fmt.Errorf(`%s: expected a line such as %s`, project, example)
 	}
 	return string(m[1]), nil
 }

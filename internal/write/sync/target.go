@@ -217,10 +217,16 @@ func (t *target) remove() {
 }
 
 // tidy removes the folder of a sync that was killed after its copy had appeared: it has nothing but a
-// lock, which nobody holds.
+// lock, which is empty and which nobody holds.
 func (t *target) tidy() {
-	if all, err := os.ReadDir(t.dir); err != nil || len(all) > 1 || len(all) == 1 && all[0].Name() != lockName {
+	all, err := os.ReadDir(t.dir)
+	if err != nil || len(all) > 1 || len(all) == 1 && all[0].Name() != lockName {
 		return
+	}
+	for _, lock := range all {
+		if info, err := lock.Info(); err != nil || !info.Mode().IsRegular() || info.Size() > 0 {
+			return
+		}
 	}
 	if t.take() == nil {
 		t.remove()

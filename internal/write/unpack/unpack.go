@@ -338,6 +338,9 @@ func (x *extraction) named(e format.Entry) (format.Entry, bool) {
 		if rel != "" && rel != name && !slices.Contains(strings.Split(rel, "/"), "..") {
 			name = path.Clean(rel)
 		}
+		if slices.Contains(strings.Split(name, "/"), "..") {
+			return name // it is refused, whatever is left of it
+		}
 		for n := x.o.Strip; n > 0 && name != ""; n-- {
 			_, name, _ = strings.Cut(name, "/")
 		}

@@ -102,6 +102,32 @@ func TestExtractRefusesWhatLeadsOut(t *testing.T) {
 	}
 }
 
+// Elements are removed from names, and what led out before leads out still.
+func TestElementsOfNamesAreRemoved(t *testing.T) {
+	t.Parallel()
+	src := archiveOf(t, tiny.Format, []format.Entry{
+		{Name: "../z"}, {Name: "a/../../w"}, {Name: "top"}, {Name: "one/two/f"}, {Name: "x/twice"}, {Name: "y/twice"}, {Name: "/abs/g"},
+		{Name: "h/l", Kind: format.HardLink, Link: "one/two/f"},
+	}, map[string]string{"../z": "z", "a/../../w": "w", "top": "t", "one/two/f": "first", "x/twice": "x", "y/twice": "y", "/abs/g": "g"})
+	for _, dry := range []bool{true, false} {
+		outer := t.TempDir()
+		into := testkit.Tree(t, outer, map[string]string{"in/": ""}) + "/in"
+		_, refused, err := extract(t, src, into, unpack.Options{Strip: 1, DryRun: dry})
+		if want := []string{"../z", "a/../../w", "twice"}; err != nil || !slices.Equal(slices.Sorted(maps.Keys(refused)), want) {
+			t.Errorf("dry %v: refused %v, %v", dry, refused, err)
+		}
+		if list, err := os.ReadDir(outer); len(list) != 1 || err != nil {
+			t.Errorf("something got out: %v", list)
+		}
+		if got := filesIn(t, into); !dry && !slices.Equal(got, []string{"g", "l", "twice", "two/f"}) {
+			t.Errorf("found %v", got)
+		} else if !dry {
+			wantFile(t, into, "two/f", "first")
+			wantFile(t, into, "l", "first")
+		}
+	}
+}
+
 // Links that lead out are made if that is wished, but nothing is written through them.
 func TestLinksThatLeadOutAreMadeOnWish(t *testing.T) {
 	t.Parallel()
