@@ -15,6 +15,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -113,7 +114,7 @@ var imports = map[string]string{
 	"internal/app/catalog/export":        "internal/app/catalog internal/app/catalog/book internal/app/catalog/facts internal/app/hierarchy format format/kit/naming",
 	"internal/app/catalog/survey":        " internal/app/catalog internal/app/catalog/facts internal/app/hierarchy internal/read/parity codec format store format/kit store/storekit",
 	"internal/app/catalog/shelf":         " internal/app/catalog internal/app/catalog/survey codec format store format/kit format/kit/naming store/storekit internal/app/catalog/book internal/read/blocks internal/read/root",
-	"internal/app/fleet":                 " internal/app/catalog internal/app/catalog/shelf internal/app/catalog/survey format format/kit internal/read/content internal/base/glob internal/read/kept format/kit/sorter store store/bucket internal/write/pack internal/read/parity internal/base/meter format/kit/pipe store/storekit format/kit/naming internal/app/catalog/book internal/app/catalog/rows internal/app/fleet/parquet internal/app/fleet/queue",
+	"internal/app/fleet":                 " internal/app/catalog internal/app/catalog/shelf internal/app/catalog/survey format format/kit internal/read/content internal/base/glob internal/base/scan internal/read/kept format/kit/sorter store store/bucket internal/write/pack internal/read/parity internal/base/meter format/kit/pipe store/storekit format/kit/naming internal/app/catalog/book internal/app/catalog/rows internal/app/fleet/parquet internal/app/fleet/queue",
 	"internal/app/fleet/parquet":         "codec internal/base/scan",
 	"internal/app/fleet/queue":           "format format/kit/naming",
 	"internal/app/catalog":               "format format/kit/sorter format/kit",
@@ -348,6 +349,38 @@ func TestFormatsStartNoGoroutineAndKeepNoCache(t *testing.T) {
 		if !needed[key] {
 			t.Errorf("%q is not kept any more: take it from the list", key)
 		}
+	}
+}
+
+// A regular expression that is compiled before main begins costs every start of the command.
+func TestNoExpressionIsCompiledBeforeItIsUsed(t *testing.T) {
+	look := func(file string, d fs.DirEntry, err error) error {
+		if slices.Contains([]string{"bench", "e2e", "interop", "tools", "docs", "python"}, file) {
+			return fs.SkipDir
+		}
+		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		set := token.NewFileSet()
+		f, err := parser.ParseFile(set, file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if ok {
+				if at, ok := call.Fun.(*ast.SelectorExpr); ok && at.Sel.Name == "MustCompile" {
+					t.Errorf("%s: an expression that every start compiles: use sync.OnceValue", set.Position(n.Pos()))
+				}
+			}
+			_, function := n.(*ast.FuncDecl)
+			_, literal := n.(*ast.FuncLit)
+			return !function && !literal
+		})
+		return nil
+	}
+	if err := filepath.WalkDir(".", look); err != nil {
+		t.Fatal(err)
 	}
 }
 

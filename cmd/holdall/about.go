@@ -93,7 +93,7 @@ FORMAT, it prints what that is, and its flags.`,
 				if f == nil {
 					return usage("unknown format %q", args[0])
 				}
-				return describeFormat(a.out, f, min(a.width(), 100))
+				return describeFormat(a.out, f, min(columnsOf(a.stdout), 100))
 			}
 			type able struct {
 				Name       string   `json:"name"`

@@ -115,10 +115,11 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-func (a *app) width() int {
-	if f, ok := a.stdout.(*os.File); ok && a.outTTY {
-		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
-			return w
+// columnsOf returns how wide a terminal is. Anything else is as wide as most of them.
+func columnsOf(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
+			return n
 		}
 	}
 	return 80
@@ -528,7 +529,6 @@ in quotes of several archives: 'd-*.caf'. 'holdall ARCHIVE' is short for
   holdall ls -l docs.caf
   holdall cat https://example.org/docs.caf guide/intro.md
   holdall extract docs.caf -C out`,
-		Version:       versionString(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -547,7 +547,9 @@ in quotes of several archives: 'd-*.caf'. 'holdall ARCHIVE' is short for
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(a.helpCommand())
 	a.globalFlags(root)
-	root.SetUsageFunc(func(cmd *cobra.Command) error { return a.writeUsage(cmd.OutOrStderr(), cmd, min(a.width(), 100)) })
+	root.SetUsageFunc(func(cmd *cobra.Command) error {
+		return a.writeUsage(cmd.OutOrStderr(), cmd, min(columnsOf(a.stdout), 100))
+	})
 	root.AddGroup(making, reading, checking)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.Flags().Bool("version", false, "print the version")
@@ -556,6 +558,7 @@ in quotes of several archives: 'd-*.caf'. 'holdall ARCHIVE' is short for
 	if i := slices.IndexFunc(used, func(v verbSpec) bool { return v.name == word }); i >= 0 {
 		used = used[i : i+1]
 	} else {
+		root.Version = versionString()
 		root.AddCommand(a.topicCommands()...)
 	}
 	for _, v := range used {

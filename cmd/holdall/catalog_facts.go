@@ -243,7 +243,7 @@ func (a *app) tellRecording(l catalog.Found, f *facts.Facts) {
 		words = slices.DeleteFunc(words, func(s string) bool { return s == "" })
 		name := []rune(quoteEmpty(j.Path) + ": ")
 		line := append(name, []rune(foreign(strings.Join(words, ", ")))...)
-		if most := max(a.width()-1, len(name)); len(line) > most+1 {
+		if most := max(columnsOf(a.stdout)-1, len(name)); len(line) > most+1 {
 			line = append(line[:most], '…')
 		}
 		fmt.Fprintln(a.out, string(line))

@@ -53,7 +53,7 @@ writes a picture, in the format of the extension (.svg or .png).`,
 			case a.json:
 				return m.JSON(a.out)
 			}
-			return m.Terminal(a.out, a.width(), a.coloured(a.stdout))
+			return m.Terminal(a.out, columnsOf(a.stdout), a.coloured(a.stdout))
 		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write a picture to this file: .svg or .png")

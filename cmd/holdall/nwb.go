@@ -74,7 +74,7 @@ func (a *app) wrap(first, text string, most int) {
 	line, at, lines := first, indent, 1
 	for word := range strings.SplitSeq(text, " ") {
 		n := screen.Width(word) + 1
-		if at+n > a.width() && at > indent {
+		if at+n > columnsOf(a.stdout) && at > indent {
 			if lines++; lines > most {
 				line += " …"
 				break

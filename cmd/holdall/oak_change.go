@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -240,12 +241,14 @@ of the copy is damaged, the command fails. Binaries in a data store stay there.`
 }
 
 // named matches the names that TreeNamed takes.
-var named = regexp.MustCompile(`^(head|checkpoint:.+|[0-9a-f]{8}-[-0-9a-f]{27}[:.][0-9a-f]+|[0-9]{4}-[0-9]{2}-[0-9]{2}T[-+:.0-9Z]+)$`)
+var named = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(head|checkpoint:.+|[0-9a-f]{8}-[-0-9a-f]{27}[:.][0-9a-f]+|[0-9]{4}-[0-9]{2}-[0-9]{2}T[-+:.0-9Z]+)$`)
+})
 
 // withDonor opens the source that a node is to be copied from.
 func (a *app) withDonor(ctx context.Context, s *oak.Store, own, said string, do func(oak.Donor) error) error {
 	address, revision := said, "head"
-	if i := strings.LastIndexByte(said, '@'); i >= 0 && (i == 0 || named.MatchString(said[i+1:])) {
+	if i := strings.LastIndexByte(said, '@'); i >= 0 && (i == 0 || named().MatchString(said[i+1:])) {
 		address, revision = said[:i], said[i+1:]
 	}
 	tree := func(s *oak.Store) error {

@@ -2,11 +2,9 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"time"
-
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
@@ -68,50 +66,42 @@ func timeLeft(p meter.Progress, took time.Duration) string {
 	return fmt.Sprintf(", %v left of %s", left.Round(time.Second), humanSize(p.TotalBytes))
 }
 
-// nameIn returns what shows the name of the current entry, in what is left of
-// the line beside a bar.
-func nameIn(m *holdall.Meter, bar int) func(decor.Statistics) string {
-	return func(s decor.Statistics) string {
-		name, room := format.Escape(m.Snapshot().Name), s.AvailableWidth-bar-len("   ")
-		if name == "" || room < leastName {
-			return ""
-		}
-		return " " + screen.Shorten(name, room)
-	}
-}
-
-// barProgress draws one line on a terminal. If the total is known by now, it
-// is a bar with the time left, otherwise something that moves.
+// barProgress draws one line on a terminal.
 func (a *app) barProgress(m *holdall.Meter, done string, quit <-chan struct{}) {
+	start := time.Now()
 	select {
 	case <-quit:
 		return
 	case <-time.After(showAfter):
 	}
-	p := mpb.New(mpb.WithOutput(a.stderr), mpb.WithRefreshRate(lookEvery))
-	total, start := m.Snapshot().TotalBytes, time.Now().Add(-showAfter)
-	counts := decor.Any(func(decor.Statistics) string {
-		s, left := m.Snapshot(), ""
-		if total <= 0 { // a listing takes longer than the bar waits
-			left = timeLeft(s, time.Since(start))
-		}
-		return fmt.Sprintf("%s %s, %s%s ", done, thousands(s.Entries), humanSize(s.Bytes), left)
-	})
-	style, columns, appended := mpb.BarFillerBuilder(mpb.SpinnerStyle()), 1, []decor.Decorator{decor.AverageSpeed(decor.SizeB1024(0), "% .1f")}
-	if total > 0 {
-		style, columns, appended = mpb.BarStyle(), barColumns, append(appended, decor.Name(" "), decor.AverageETA(decor.ET_STYLE_GO))
-	}
-	bar := p.New(total, style, mpb.BarWidth(columns), mpb.PrependDecorators(counts), mpb.AppendDecorators(append(appended, decor.Any(nameIn(m, columns)))...), mpb.BarRemoveOnComplete())
 	t := time.NewTicker(lookEvery)
 	defer t.Stop()
-	for {
+	for before := 0; ; {
+		line := progressLine(m.Snapshot(), done, time.Since(start), columnsOf(a.stderr)-1)
+		width := screen.Width(line)
+		fmt.Fprintf(a.stderr, "\r%s%*s", line, max(0, before-width), "")
+		before = width
 		select {
 		case <-quit:
-			bar.Abort(true)
-			p.Wait()
+			fmt.Fprintf(a.stderr, "\r%*s\r", before, "")
 			return
 		case <-t.C:
-			bar.SetCurrent(m.Snapshot().Bytes)
 		}
 	}
+}
+
+// progressLine tells what is done, at which speed, and if the total is known by now, how much that is of it and
+// which time is left. What is left of the line has the name of the current entry.
+func progressLine(p meter.Progress, done string, took time.Duration, columns int) string {
+	bar := ""
+	if p.TotalBytes > 0 {
+		full := min(int(p.Bytes*barColumns/p.TotalBytes), barColumns)
+		bar = " [" + strings.Repeat("=", full) + strings.Repeat("-", barColumns-full) + "]"
+	}
+	line := fmt.Sprintf("%s %s, %s%s, %s/s%s", done, thousands(p.Entries), humanSize(p.Bytes), bar,
+		humanSize(int64(float64(p.Bytes)/took.Seconds())), timeLeft(p, took))
+	if room := columns - screen.Width(line) - len(" "); p.Name != "" && room >= leastName {
+		line += " " + screen.Shorten(format.Escape(p.Name), room)
+	}
+	return screen.Shorten(line, columns)
 }

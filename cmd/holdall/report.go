@@ -10,6 +10,7 @@ import (
 	"math"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -311,24 +312,24 @@ func (a *app) problem(p holdall.Problem) string {
 }
 
 // wholeDigest is a digest that is too long for a terminal.
-var wholeDigest = regexp.MustCompile(`\b([0-9a-f]{12})[0-9a-f]{20,}\b`)
+var wholeDigest = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\b([0-9a-f]{12})[0-9a-f]{20,}\b`) })
 
 // shortProblem prints a problem for a terminal: what is wrong with what, and
 // below it the details, without the ends of digests.
 func (a *app) shortProblem(p holdall.Problem) {
 	sev, what, where := p.Severity.String(), printable(p.Volume), ""
 	if p.HasEntry {
-		what, where = quoteEmpty(format.Escape(p.Entry)), screen.Shorten(what, a.width()/2)
+		what, where = quoteEmpty(format.Escape(p.Entry)), screen.Shorten(what, columnsOf(a.stdout)/2)
 	}
 	if p.Off >= 0 {
 		where = strings.TrimSpace(fmt.Sprintf("%s at %d", where, p.Off))
 	}
 	first := a.colours(a.stdout, "", "").paint(sev, sev+":")
-	room := a.width() - len(sev) - len(": : ") - len(kindOf(p))
+	room := columnsOf(a.stdout) - len(sev) - len(": : ") - len(kindOf(p))
 	fmt.Fprintf(a.out, "%s %s: %s\n", first, screen.Shorten(what, room), kindOf(p))
-	words := strings.Split(wholeDigest.ReplaceAllString(messageOf(p), "$1…")+ifAny(" [%s]", where), " ")
+	words := strings.Split(wholeDigest().ReplaceAllString(messageOf(p), "$1…")+ifAny(" [%s]", where), " ")
 	for i := range words {
-		words[i] = screen.Shorten(words[i], a.width()-len("     "))
+		words[i] = screen.Shorten(words[i], columnsOf(a.stdout)-len("     "))
 	}
 	a.wrap("    ", strings.Join(words, " "), math.MaxInt)
 }

@@ -33,7 +33,7 @@ func (a *app) topicCommands() (cmds []*cobra.Command) {
 	opening := &cobra.Command{Use: "opening", Short: "Flags of the verbs that open archives"}
 	opening.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		flags := flagsLike(cmd.Root().PersistentFlags(), func(f *pflag.Flag) bool { return slices.Contains(strings.Fields(openingFlags), f.Name) })
-		fmt.Fprint(cmd.OutOrStdout(), "Verbs that open archives take these flags:\n\n"+flags.FlagUsagesWrapped(min(a.width(), 100))+`
+		fmt.Fprint(cmd.OutOrStdout(), "Verbs that open archives take these flags:\n\n"+flags.FlagUsagesWrapped(min(columnsOf(a.stdout), 100))+`
 --external allows an address and everything below it, and may be repeated.
 --no-verify also skips the checksums of Oak segments, and those that a bucket
 has of objects to pack. 'holdall verify' and 'holdall repair' ignore it.
@@ -79,7 +79,7 @@ func (a *app) helpCommand() *cobra.Command {
 			for _, word := range args {
 				next, _, err := at.Find([]string{word})
 				if f := format.All().ByName(word); f != nil && at == cmd.Root() && (err != nil || next == at) {
-					return describeFormat(cmd.OutOrStdout(), f, min(a.width(), 100))
+					return describeFormat(cmd.OutOrStdout(), f, min(columnsOf(a.stdout), 100))
 				}
 				if err != nil || next == at {
 					return unknownVerb(at, word)

@@ -226,7 +226,7 @@ func (a *app) printArrays(i *infoJSON) {
 
 // fitting writes a name and a text, on two lines if one is too long.
 func (a *app) fitting(widest int, name, text string) {
-	if line := fmt.Sprintf("  %-*s  %s", widest, name, text); len([]rune(line)) <= a.width() {
+	if line := fmt.Sprintf("  %-*s  %s", widest, name, text); len([]rune(line)) <= columnsOf(a.stdout) {
 		fmt.Fprintln(a.out, line)
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/zeebo/blake3"
@@ -274,7 +275,7 @@ func oddName(name []byte) (odd oddity) {
 }
 
 // looseComma matches trailing commas, and strings, so that none is found within a string.
-var looseComma = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|,[ \t\r\n]*[}\]]`)
+var looseComma = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"(?:[^"\\]|\\.)*"|,[ \t\r\n]*[}\]]`) })
 
 // appendMember appends the member that was just read, as strict JSON.
 func (s *scanner) appendMember(to []byte) []byte {
@@ -283,7 +284,7 @@ func (s *scanner) appendMember(to []byte) []byte {
 	}
 	member := bytes.TrimSpace(s.Since(s.member))
 	if s.Trailing > 0 {
-		member = looseComma.ReplaceAllFunc(member, func(m []byte) []byte {
+		member = looseComma().ReplaceAllFunc(member, func(m []byte) []byte {
 			if m[0] == ',' {
 				m = m[len(m)-1:]
 			}

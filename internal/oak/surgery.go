@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -152,8 +153,12 @@ func shapeOf(t *segment.Template, name string) (segment.PropertyName, bool) {
 }
 
 var (
-	doubleText  = regexp.MustCompile(`^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$|^NaN$|^-?Infinity$`)
-	decimalText = regexp.MustCompile(`^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$`)
+	doubleText = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$|^NaN$|^-?Infinity$`)
+	})
+	decimalText = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$`)
+	})
 )
 
 // valueText returns a value as Oak stores it, if it is valid for its type.
@@ -168,9 +173,9 @@ func valueText(t segment.PropertyType, s string) (string, bool) {
 		}
 		return strconv.FormatInt(n, 10), true
 	case segment.Double:
-		return s, doubleText.MatchString(s)
+		return s, doubleText().MatchString(s)
 	case segment.Decimal:
-		return s, decimalText.MatchString(s)
+		return s, decimalText().MatchString(s)
 	case segment.Boolean:
 		return s, s == "true" || s == "false"
 	case segment.Date:

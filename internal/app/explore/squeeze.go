@@ -5,16 +5,19 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // These match the beginning of what is left of a script: a token whose kind its first byte tells.
 var (
-	jsGap     = regexp.MustCompile(`^(?:\s+|//.*|(?s:/\*.*?\*/))`)
-	jsQuoted  = regexp.MustCompile(`^(?s:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")`)
-	jsPiece   = regexp.MustCompile("^(?s:[`}](?:\\\\.|\\$[^{`\\\\$]|[^`\\\\$])*(?:`|\\$\\{|\\$`))") // of a template, up to its end or an expression in it
-	jsPattern = regexp.MustCompile(`^/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\[\n])+/\w*`)
-	jsWord    = regexp.MustCompile(`^(?:[\w$#]|[^\x00-\x7f])+`)
-	jsValue   = regexp.MustCompile("[\\w$#'\"`)\\]}]$") // after it, a slash divides
+	jsGap    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:\s+|//.*|(?s:/\*.*?\*/))`) })
+	jsQuoted = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?s:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")`) })
+	jsPiece  = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile("^(?s:[`}](?:\\\\.|\\$[^{`\\\\$]|[^`\\\\$])*(?:`|\\$\\{|\\$`))")
+	}) // of a template, up to its end or an expression in it
+	jsPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\[\n])+/\w*`) })
+	jsWord    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:[\w$#]|[^\x00-\x7f])+`) })
+	jsValue   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("[\\w$#'\"`)\\]}]$") }) // after it, a slash divides
 )
 
 // before are words after which a slash begins a pattern.
@@ -29,7 +32,7 @@ func squeezed(js string) (string, error) {
 	last, gap := "", ""
 	for js != "" {
 		token := js[:1]
-		if t := jsGap.FindString(js); t != "" && !strings.Contains(t, "Copyright") {
+		if t := jsGap().FindString(js); t != "" && !strings.Contains(t, "Copyright") {
 			if js = js[len(t):]; strings.Contains(t, "\n") {
 				gap = "\n"
 			} else if gap == "" {
@@ -39,7 +42,7 @@ func squeezed(js string) (string, error) {
 		} else if t != "" {
 			token = t
 		} else if inner := len(open) - 1; js[0] == '`' || js[0] == '}' && inner >= 0 && open[inner] == 0 {
-			token = jsPiece.FindString(js)
+			token = jsPiece().FindString(js)
 			if js[0] == '}' {
 				open = open[:inner]
 			}
@@ -47,10 +50,10 @@ func squeezed(js string) (string, error) {
 				open = append(open, 0)
 			}
 		} else if js[0] == '\'' || js[0] == '"' {
-			token = jsQuoted.FindString(js)
-		} else if js[0] == '/' && (!jsValue.MatchString(last) || slices.Contains(before, last)) {
-			token = jsPattern.FindString(js)
-		} else if t := jsWord.FindString(js); t != "" {
+			token = jsQuoted().FindString(js)
+		} else if js[0] == '/' && (!jsValue().MatchString(last) || slices.Contains(before, last)) {
+			token = jsPattern().FindString(js)
+		} else if t := jsWord().FindString(js); t != "" {
 			token = t
 		} else if inner >= 0 {
 			open[inner] += map[string]int{"{": 1, "}": -1}[token]
@@ -58,7 +61,7 @@ func squeezed(js string) (string, error) {
 		if token == "" {
 			return "", fmt.Errorf("it is not known what %.40q is", js)
 		}
-		words := last != "" && jsWord.MatchString(last[len(last)-1:]) && jsWord.MatchString(token)
+		words := last != "" && jsWord().MatchString(last[len(last)-1:]) && jsWord().MatchString(token)
 		if gap == "\n" && (last == "" || strings.ContainsAny(last[len(last)-1:], "{([;,=?:&|") || strings.Contains("})]", token[:1])) {
 			gap = ""
 		}

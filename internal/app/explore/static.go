@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/klauspost/compress/gzip"
 
@@ -256,11 +257,13 @@ func module(name string) ([]byte, error) {
 // These match the import and export statements in the page's modules: one line
 // each.
 var (
-	importLine  = regexp.MustCompile(`(?m)^import \{ (.*) \} from '\./([^']+)';$`)
-	exportLine  = regexp.MustCompile(`(?m)^export ((?:async )?(?:function|class|const|var)\*? (\$|\w+))`)
-	exportList  = regexp.MustCompile(`(?m)^export \{ (\w+) \};$`)
-	exportedLet = regexp.MustCompile(`(?m)^export (let (\w+(?:, \w+)*);)$`)
-	moduleLine  = regexp.MustCompile(`(?m)^(?:import|export)\b.*$`)
+	importLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^import \{ (.*) \} from '\./([^']+)';$`) })
+	exportLine = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?m)^export ((?:async )?(?:function|class|const|var)\*? (\$|\w+))`)
+	})
+	exportList  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^export \{ (\w+) \};$`) })
+	exportedLet = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^export (let (\w+(?:, \w+)*);)$`) })
+	moduleLine  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^(?:import|export)\b.*$`) })
 )
 
 // ofServers are the modules that show only what a server answers. A page
@@ -287,31 +290,31 @@ func joined(names ...string) (string, error) {
 		text := string(b)
 		if slices.Contains(ofServers, name) {
 			stub := "import { unavailable } from './base.js';\n"
-			for _, m := range exportLine.FindAllStringSubmatch(text, -1) {
+			for _, m := range exportLine().FindAllStringSubmatch(text, -1) {
 				stub += fmt.Sprintf("export const %s = unavailable;\n", m[2])
 			}
 			text = stub
 		}
-		for _, m := range importLine.FindAllStringSubmatch(text, -1) {
+		for _, m := range importLine().FindAllStringSubmatch(text, -1) {
 			if err := add(m[2]); err != nil {
 				return err
 			}
 		}
 		var exports []string
-		for _, m := range exportLine.FindAllStringSubmatch(text, -1) {
+		for _, m := range exportLine().FindAllStringSubmatch(text, -1) {
 			exports = append(exports, m[2])
 		}
-		for _, m := range exportList.FindAllStringSubmatch(text, -1) {
+		for _, m := range exportList().FindAllStringSubmatch(text, -1) {
 			exports = append(exports, m[1])
 		}
-		for _, m := range exportedLet.FindAllStringSubmatch(text, -1) {
+		for _, m := range exportedLet().FindAllStringSubmatch(text, -1) {
 			front.WriteString(m[1] + "\n")
 			for v := range strings.SplitSeq(m[2], ", ") {
 				shared[v] = true
 			}
 		}
-		text = importLine.ReplaceAllStringFunc(text, func(line string) string {
-			m := importLine.FindStringSubmatch(line)
+		text = importLine().ReplaceAllStringFunc(text, func(line string) string {
+			m := importLine().FindStringSubmatch(line)
 			var taken []string
 			for v := range strings.SplitSeq(m[1], ", ") {
 				if !shared[v] {
@@ -320,10 +323,10 @@ func joined(names ...string) (string, error) {
 			}
 			return "const { " + strings.Join(taken, ", ") + " } = " + called(m[2]) + ";"
 		})
-		text = exportedLet.ReplaceAllString(text, "")
-		text = exportList.ReplaceAllString(text, "")
-		text = exportLine.ReplaceAllString(text, "$1")
-		if m := moduleLine.FindString(text); m != "" {
+		text = exportedLet().ReplaceAllString(text, "")
+		text = exportList().ReplaceAllString(text, "")
+		text = exportLine().ReplaceAllString(text, "$1")
+		if m := moduleLine().FindString(text); m != "" {
 			return fmt.Errorf("ui/%s: it is not known how to join %q", name, m)
 		}
 		fmt.Fprintf(&out, "const %s = (() => {\n%s\nreturn { %s };\n})();\n", called(name), text, strings.Join(exports, ", "))

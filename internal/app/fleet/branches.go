@@ -1,16 +1,18 @@
 package fleet
 
 import (
-	"bytes"
 	"context"
-	"encoding/gob"
+	"encoding/binary"
+	"errors"
 	"io"
 	"iter"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/holdall/holdall/format/kit/sorter"
+	"github.com/holdall/holdall/internal/base/scan"
 	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
@@ -273,17 +275,34 @@ func (f *forest) spill(page []store.Info) (block, error) {
 		}
 		f.scratch = scratch
 	}
-	var p bytes.Buffer
-	if err := gob.NewEncoder(&p).Encode(page); err != nil {
-		return block{}, err
+	var p []byte
+	for _, o := range page {
+		p = binary.AppendVarint(scan.AppendText(p, o.Name), o.Size)
+		p = binary.AppendUvarint(binary.AppendVarint(p, o.ModTime.Unix()), uint64(o.ModTime.Nanosecond()))
+		p = scan.AppendText(p, o.Version)
 	}
-	b := block{off: f.size, size: p.Len()}
+	b := block{off: f.size, size: len(p)}
 	f.size += int64(b.size)
 	_, err := f.scratch.Seek(b.off, io.SeekStart)
 	if err == nil {
-		_, err = f.scratch.Write(p.Bytes())
+		_, err = f.scratch.Write(p)
 	}
 	return b, err
+}
+
+// spilled reads what spill has written.
+func spilled(p []byte) (page []store.Info, err error) {
+	s := scan.Scanner{B: p}
+	for s.At < len(p) && !s.Bad {
+		o := store.Info{Name: string(s.Text()), Size: s.Varint()}
+		o.ModTime = time.Unix(s.Varint(), int64(s.Uvarint())).UTC()
+		o.Version = string(s.Text())
+		page = append(page, o)
+	}
+	if s.Bad {
+		err = errors.New("the file of a listing is damaged")
+	}
+	return page, err
 }
 
 func (f *forest) read() (all []store.Info, err error, more bool) {
@@ -300,8 +319,12 @@ func (f *forest) read() (all []store.Info, err error, more bool) {
 				return b.all, nil, true
 			}
 			_, err := f.scratch.Seek(b.off, io.SeekStart)
+			p := make([]byte, b.size)
 			if err == nil {
-				err = gob.NewDecoder(io.LimitReader(f.scratch, int64(b.size))).Decode(&all)
+				_, err = io.ReadFull(f.scratch, p)
+			}
+			if err == nil {
+				all, err = spilled(p)
 			}
 			return all, err, true
 		case w.done && w.err != nil:

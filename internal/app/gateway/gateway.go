@@ -161,7 +161,7 @@ func folder(dir string) (disk.Disk, store.Store, error) {
 func (g *Gateway) found(ctx context.Context) (buckets []string, err error) {
 	names, err := g.names(ctx)
 	for _, name := range names {
-		if name, is := strings.CutSuffix(name, book.Suffix); is && bucketName.MatchString(name) {
+		if name, is := strings.CutSuffix(name, book.Suffix); is && bucketName().MatchString(name) {
 			buckets = append(buckets, name)
 		}
 	}
@@ -201,7 +201,7 @@ func (g *Gateway) names(ctx context.Context) (names []string, err error) {
 }
 
 // bucketName is what the name of a bucket may be. It is also that of files.
-var bucketName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}$`)
+var bucketName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}$`) })
 
 func (g *Gateway) catalogue(bucket string) string { return g.at + bucket + book.Suffix }
 
@@ -225,7 +225,7 @@ func (g *Gateway) Bucket(_ context.Context, name string) (serve.Bucket, error) {
 
 // Make implements [serve.Keeper].
 func (g *Gateway) Make(ctx context.Context, name string) error {
-	if g.only != "" || !bucketName.MatchString(name) {
+	if g.only != "" || !bucketName().MatchString(name) {
 		return serve.ErrReadOnly
 	}
 	g.changing.Lock()

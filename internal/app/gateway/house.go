@@ -8,6 +8,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdall/holdall/internal/app/catalog"
@@ -40,7 +41,9 @@ func (b *bucket) keepHouse(ctx context.Context) {
 }
 
 // ofUpload is what the names of an upload's objects are after its ID.
-var ofUpload = regexp.MustCompile(`^(` + begunName + `|` + endedName + `|part-[0-9]{5}|(` + contentName + `|` + finishName + `)[0-9A-Z]{26})$`)
+var ofUpload = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(` + begunName + `|` + endedName + `|part-[0-9]{5}|(` + contentName + `|` + finishName + `)[0-9A-Z]{26})$`)
+})
 
 // endUploads removes uploads to which nothing was added for a long time, and what others have left.
 func (b *bucket) endUploads(ctx context.Context) error {
@@ -51,7 +54,7 @@ func (b *bucket) endUploads(ctx context.Context) error {
 		}
 		id, rest, _ := strings.Cut(strings.TrimPrefix(info.Name, b.uploads()), "-")
 		switch {
-		case !uploadID.MatchString(id) || !ofUpload.MatchString(rest):
+		case !uploadID().MatchString(id) || !ofUpload().MatchString(rest):
 		case rest == endedName:
 			ended[id] = info.ModTime
 		case newest[id].Before(info.ModTime):
@@ -98,7 +101,7 @@ func (b *bucket) endUpload(ctx context.Context, id string) error {
 			return errors.Join(err, b.g.removeOne(ctx, ended))
 		case rest == endedName:
 			now = info.ModTime
-		case ofUpload.MatchString(rest):
+		case ofUpload().MatchString(rest):
 			names = append(names, info.Name)
 			timeless = timeless || info.ModTime.IsZero()
 			if newest.Before(info.ModTime) {

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdall/holdall/format"
@@ -44,7 +45,7 @@ type part struct {
 	Object string `json:"object"`
 }
 
-var uploadID = regexp.MustCompile("^[0-9A-Z]{26}$")
+var uploadID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("^[0-9A-Z]{26}$") })
 
 // uploads is what the names of all uploads begin with, or of one.
 func (b *bucket) uploads(id ...string) string {
@@ -94,7 +95,7 @@ func damaged(name, what string) error {
 
 // begun returns an upload that was begun of a key.
 func (b *bucket) begun(ctx context.Context, key, id string) (is begun, err error) {
-	if !uploadID.MatchString(id) {
+	if !uploadID().MatchString(id) {
 		return is, serve.ErrNoUpload
 	}
 	err = getJSON(ctx, b.book.Store(), b.uploads(id)+begunName, &is)
@@ -234,7 +235,7 @@ func (b *bucket) discard(ctx context.Context, id string) error {
 		if err = errors.Join(err, lerr); lerr != nil {
 			break
 		}
-		if ofUpload.MatchString(strings.TrimPrefix(info.Name, b.uploads(id))) {
+		if ofUpload().MatchString(strings.TrimPrefix(info.Name, b.uploads(id))) {
 			err = errors.Join(err, b.g.removeOne(ctx, info.Name))
 		}
 	}

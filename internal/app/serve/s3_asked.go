@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/holdall/holdall"
 )
@@ -161,12 +162,12 @@ func partSizes(e holdall.Entry) (all []int64) {
 	return all
 }
 
-var oneRange = regexp.MustCompile(`^bytes=(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))$`)
+var oneRange = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^bytes=(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))$`) })
 
 // knownRange reports whether a Range header is one that S3 knows: it ignores all others, and those of several ranges.
 // empty says that there can be nothing in it.
 func knownRange(asked string) (known, empty bool) {
-	m := oneRange.FindStringSubmatch(asked)
+	m := oneRange().FindStringSubmatch(asked)
 	if m == nil {
 		return false, false
 	}

@@ -32,7 +32,7 @@ func (c *call) origin() (*origin, error) {
 	switch {
 	case err != nil || bucket == "" || key == "":
 		return nil, fault("InvalidArgument", "Invalid copy source object key")
-	case asked && version != newest && !versionID.MatchString(version):
+	case asked && version != newest && !versionID().MatchString(version):
 		return nil, errVersion
 	}
 	o, err := c.object(bucket, key, version)

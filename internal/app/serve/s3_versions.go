@@ -7,6 +7,7 @@ import (
 	"iter"
 	"net/url"
 	"regexp"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/holdall/holdall"
@@ -17,7 +18,7 @@ import (
 const newest = "null"
 
 // versionID is the form of the other IDs.
-var versionID = regexp.MustCompile(`^[A-Z2-7]{24}$`)
+var versionID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Z2-7]{24}$`) })
 
 var (
 	errVersion = fault("InvalidArgument", "Invalid version id specified")
@@ -35,7 +36,7 @@ func (v Version) id() string {
 
 // versionAsked returns the ID of the version that a query asks for, or "".
 func versionAsked(q url.Values) (id string, err error) {
-	if id = q.Get("versionId"); q.Has("versionId") && id != newest && !versionID.MatchString(id) {
+	if id = q.Get("versionId"); q.Has("versionId") && id != newest && !versionID().MatchString(id) {
 		err = errVersion
 	}
 	return id, err

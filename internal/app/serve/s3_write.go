@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
@@ -186,12 +187,14 @@ func (l *few[T]) UnmarshalXML(d *xml.Decoder, start xml.StartElement) error {
 	return nil
 }
 
-var bucketName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
+var bucketName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
+})
 
 // isBucketName reports whether Amazon would take the name.
 func isBucketName(name string) bool {
 	begins, ends := func(s string) bool { return strings.HasPrefix(name, s) }, func(s string) bool { return strings.HasSuffix(name, s) }
-	return len(name) >= 3 && len(name) <= 63 && bucketName.MatchString(name) && net.ParseIP(name) == nil &&
+	return len(name) >= 3 && len(name) <= 63 && bucketName().MatchString(name) && net.ParseIP(name) == nil &&
 		!slices.ContainsFunc([]string{"xn--", "sthree-", "amzn-s3-demo-"}, begins) && !slices.ContainsFunc([]string{"-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"}, ends)
 }
 

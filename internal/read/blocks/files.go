@@ -169,13 +169,13 @@ func (f *files) make(limit int64) (h head, err error) {
 	return h, err
 }
 
-var segmentNamed = regexp.MustCompile(`^segment-([0-9a-f]{8})$`)
+var segmentNamed = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^segment-([0-9a-f]{8})$`) })
 
 // sweep removes the segments that keep does not want, and returns the size of the others.
 func (f *files) sweep(keep func(uint32) bool) (bytes int64, err error) {
 	all, err := os.ReadDir(f.dir)
 	for _, e := range all {
-		m := segmentNamed.FindStringSubmatch(e.Name())
+		m := segmentNamed().FindStringSubmatch(e.Name())
 		if m == nil {
 			continue
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -162,15 +161,24 @@ func (o *Object) feed(ctx context.Context, st store.Store, name string, w io.Wri
 	return err
 }
 
-// numbered matches the end of the name of a numbered chunk of a set.
-var numbered = regexp.MustCompile(`-\d+(\.[^./]*)?$`)
+// unnumbered returns the name of a chunk of a set without its number: a-12 and a-12.tar are chunks of a and a.tar.
+func unnumbered(name string) string {
+	for _, ext := range []string{path.Ext(name), ""} {
+		stem := strings.TrimSuffix(name, ext)
+		set, isNumbered := strings.CutSuffix(strings.TrimRight(stem, "0123456789"), "-")
+		if isNumbered && len(set)+len("-") < len(stem) {
+			return set + ext
+		}
+	}
+	return name
+}
 
 // NameOf is the usual name of the parity of an archive or a set. For numbered chunks it is derived
 // from the name of the set.
 func NameOf(names []string) string {
 	name := strings.TrimRight(names[0], "/")
 	if len(names) > 1 {
-		name = numbered.ReplaceAllString(name, "$1")
+		name = unnumbered(name)
 	}
 	return name + Suffix
 }

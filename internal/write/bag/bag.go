@@ -36,9 +36,11 @@ const (
 )
 
 var (
-	versions  = regexp.MustCompile(`^BagIt-Version: *([0-9]+\.[0-9]+)\s+Tag-File-Character-Encoding: *(?i:UTF-8)\s*$`)
-	oxum      = regexp.MustCompile(`(?mi)^Payload-Oxum: *([0-9]+\.[0-9]+)\s*$`)
-	manifests = regexp.MustCompile(`^(tag)?manifest-([a-z0-9]+)\.txt$`)
+	versions = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^BagIt-Version: *([0-9]+\.[0-9]+)\s+Tag-File-Character-Encoding: *(?i:UTF-8)\s*$`)
+	})
+	oxum      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?mi)^Payload-Oxum: *([0-9]+\.[0-9]+)\s*$`) })
+	manifests = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(tag)?manifest-([a-z0-9]+)\.txt$`) })
 	old       = strings.NewReplacer("%0A", "\n", "%0a", "\n", "%0D", "\r", "%0d", "\r") // before version 1
 	decoded   = strings.NewReplacer("%0A", "\n", "%0a", "\n", "%0D", "\r", "%0d", "\r", "%25", "%")
 	encodeOld = strings.NewReplacer("\n", "%0A", "\r", "%0D")
@@ -107,7 +109,7 @@ func Check(ctx context.Context, src *content.Source, base, declared string, m *m
 		bad = true
 		tell(src.Problem(ctx, e, fmt.Errorf(text, a...)))
 	}
-	names, version := decoded, versions.FindStringSubmatch(declared)
+	names, version := decoded, versions().FindStringSubmatch(declared)
 	switch {
 	case version == nil:
 		wrong(format.Entry{Name: base + declaration}, "expected BagIt-Version and Tag-File-Character-Encoding, which must be UTF-8")
@@ -118,7 +120,7 @@ func Check(ctx context.Context, src *content.Source, base, declared string, m *m
 	var lists []*list
 	for e, err := range src.Packed(ctx) {
 		name := strings.TrimPrefix(e.Name, base)
-		found := manifests.FindStringSubmatch(name)
+		found := manifests().FindStringSubmatch(name)
 		switch {
 		case err != nil:
 			return bad, err
@@ -197,7 +199,7 @@ func Check(ctx context.Context, src *content.Source, base, declared string, m *m
 			wrong(format.Entry{Name: base + name}, "it is in %s, but not in the bag", l.name)
 		}
 	}
-	if want, got := oxum.FindStringSubmatch(beginning(ctx, src, base+information)), fmt.Sprintf("%d.%d", size, count); want != nil && want[1] != got {
+	if want, got := oxum().FindStringSubmatch(beginning(ctx, src, base+information)), fmt.Sprintf("%d.%d", size, count); want != nil && want[1] != got {
 		wrong(format.Entry{Name: base + information}, "Payload-Oxum, the size and the number of files in %s: expected %s, found %s", data, want[1], got)
 	}
 	return bad, nil

@@ -7,6 +7,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/holdall/holdall/internal/base/sysfile"
 )
@@ -17,7 +18,7 @@ import (
 const markName = ".extract.holdall-lock"
 
 // tempNames are the names that tempName makes.
-var tempNames = regexp.MustCompile(`^\.holdall-[A-Z2-7]{12}-[0-9a-z]+\.tmp$`)
+var tempNames = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\.holdall-[A-Z2-7]{12}-[0-9a-z]+\.tmp$`) })
 
 // begin marks the folder, and removes what was left in it. It also finds out whether the folder
 // distinguishes names by case.
@@ -79,7 +80,7 @@ func (x *extraction) end() {
 // removed stays.
 func (x *extraction) removeLeft(ctx context.Context) {
 	_ = fs.WalkDir(x.root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() && tempNames.MatchString(d.Name()) {
+		if err == nil && d.Type().IsRegular() && tempNames().MatchString(d.Name()) {
 			x.root.Remove(p)
 		}
 		return context.Cause(ctx)

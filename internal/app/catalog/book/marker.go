@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"regexp"
 	"strconv"
+	"sync"
 )
 
 // A Marker is the name of a small object at a place where a catalogue has deleted originals or archives. It
@@ -30,11 +31,13 @@ func (m Marker) String() string {
 // MarkersOf is what the names of markers of a catalogue begin with.
 func MarkersOf(catalog string) string { return markerPrefix + catalog + "/" }
 
-var markerName = regexp.MustCompile(regexp.QuoteMeta(markerPrefix) + "([0-9A-Z]{26})/([0-9]{16})-([0-9a-f]{32})$")
+var markerName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(regexp.QuoteMeta(markerPrefix) + "([0-9A-Z]{26})/([0-9]{16})-([0-9a-f]{32})$")
+})
 
 // ParseMarker parses a name that ends like that of a marker.
 func ParseMarker(name string) (m Marker, ok bool) {
-	all := markerName.FindStringSubmatch(name)
+	all := markerName().FindStringSubmatch(name)
 	if all == nil {
 		return m, false
 	}
@@ -43,7 +46,7 @@ func ParseMarker(name string) (m Marker, ok bool) {
 }
 
 // IsMarker reports whether a name is that of a marker.
-func IsMarker(name string) bool { return markerName.MatchString(name) }
+func IsMarker(name string) bool { return markerName().MatchString(name) }
 
 // Marker returns the marker of the newest commit.
 func (b *Book) Marker() Marker {

@@ -27,6 +27,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -63,7 +64,7 @@ const (
 	maxLong = 24 * time.Hour
 )
 
-var kindRE = regexp.MustCompile(`^[A-Za-z0-9_][-A-Za-z0-9_.:+/]{1,99}$`)
+var kindRE = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][-A-Za-z0-9_.:+/]{1,99}$`) })
 
 // Status says what becomes of a job.
 type Status string
@@ -281,7 +282,7 @@ func (q *Queue) params(j Job) (river.InsertManyParams, error) {
 		return river.InsertManyParams{}, fmt.Errorf("plan: expected a name of 1 to %d bytes, found %d", maxName, len(j.Plan))
 	case j.Name == "" || len(j.Name) > maxName:
 		return river.InsertManyParams{}, fmt.Errorf("name: expected 1 to %d bytes, found %d", maxName, len(j.Name))
-	case !kindRE.MatchString(j.Kind):
+	case !kindRE().MatchString(j.Kind):
 		return river.InsertManyParams{}, fmt.Errorf("kind: expected 2 to 100 letters, digits, and -_.:+/, found %q", j.Kind)
 	case j.Long < 0 || j.Long > maxLong:
 		return river.InsertManyParams{}, fmt.Errorf("time: expected at most %s, found %s", maxLong, j.Long)

@@ -124,7 +124,7 @@ func (q *Queue) Work(ctx context.Context, o WorkOptions, do func(ctx context.Con
 	w.gate = &gate{q: q, kinds: map[string]bool{}, heard: w.heard, free: o.Workers, busy: map[string]int{}, hungry: map[string]hunger{}, until: map[int64]time.Time{}}
 	workers := river.NewWorkers()
 	for _, kind := range o.Kinds {
-		if !kindRE.MatchString(kind) || w.gate.kinds[kind] {
+		if !kindRE().MatchString(kind) || w.gate.kinds[kind] {
 			return q.failed(fmt.Errorf("kinds: expected different kinds of jobs, found %q", o.Kinds))
 		}
 		w.gate.kinds[kind] = true

@@ -49,12 +49,12 @@ func TestNamesOfBlobs(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"journal.log.001", "journal.log.1000"} {
-		if n := PartNumber(name); JournalPart(n) != name || !journalPart.MatchString(name) {
+		if n := PartNumber(name); JournalPart(n) != name || !journalPart().MatchString(name) {
 			t.Errorf("%s: number %d", name, n)
 		}
 	}
 	for _, name := range []string{"journal.log", "journal.log.01", "journal.log.bak.001", "journal.log.00a"} {
-		if journalPart.MatchString(name) {
+		if journalPart().MatchString(name) {
 			t.Errorf("%s is a part", name)
 		}
 	}

@@ -71,7 +71,7 @@ type blob struct {
 func (l *Listing) Add(name string, size int64, headers map[string]string) (taken bool, err error) {
 	dir, base, below := strings.Cut(name, "/")
 	if !below {
-		if journalPart.MatchString(name) {
+		if journalPart().MatchString(name) {
 			_, marked := headers[lastEntry]
 			l.Parts = append(l.Parts, File{name, size, marked})
 			return true, nil

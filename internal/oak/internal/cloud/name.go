@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
@@ -36,7 +37,7 @@ func ParseBlobName(name string) (number int, id segment.ID, ok bool) {
 }
 
 // journalPart is the name of a part of the journal, which come in the order of their names.
-var journalPart = regexp.MustCompile(`^journal\.log\.[0-9]{3,9}$`)
+var journalPart = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^journal\.log\.[0-9]{3,9}$`) })
 
 func JournalPart(number int) string { return fmt.Sprintf("journal.log.%03d", number) }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/cloud"
@@ -171,10 +172,12 @@ func Dir(dir string) string {
 	return dir
 }
 
-var backupName = regexp.MustCompile(`^.+\.tar(\.[0-9]+)?(\.ro)?\.bak$|^journal\.log\.bak\.[0-9]{3}$`)
+var backupName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^.+\.tar(\.[0-9]+)?(\.ro)?\.bak$|^journal\.log\.bak\.[0-9]{3}$`)
+})
 
 // tooLarge matches a name with a number that Oak's reader tries to parse but cannot.
-var tooLarge = regexp.MustCompile(`^data([1-9][0-9]{5,})[a-z]?\.tar$`)
+var tooLarge = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^data([1-9][0-9]{5,})[a-z]?\.tar$`) })
 
 func (l *Listing) add(f File) {
 	if number, letter, ok := tarfile.ParseName(f.Name); ok {
@@ -182,7 +185,7 @@ func (l *Listing) add(f File) {
 		return
 	}
 	switch lower := strings.ToLower(f.Name); {
-	case backupName.MatchString(f.Name):
+	case backupName().MatchString(f.Name):
 		l.Backups = append(l.Backups, f)
 	case f.Name == Journal:
 		l.Journal = &f
@@ -195,7 +198,7 @@ func (l *Listing) add(f File) {
 	// This may look like a part of the store, or be a renamed one.
 	case strings.HasSuffix(lower, ".tar"), strings.HasPrefix(lower, "data") && strings.Contains(lower, ".tar"):
 		i := IgnoredTar{File: f}
-		if m := tooLarge.FindStringSubmatch(f.Name); m != nil {
+		if m := tooLarge().FindStringSubmatch(f.Name); m != nil {
 			_, err := strconv.ParseInt(m[1], 10, 32)
 			i.TooLarge = err != nil
 		}

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
@@ -18,7 +19,7 @@ import (
 // tar, so [Name] never makes one. A number of more than 31 bits, at which Oak fails, is not
 // accepted.
 func ParseName(name string) (number int, letter byte, ok bool) {
-	m := tarName.FindStringSubmatch(name)
+	m := tarName().FindStringSubmatch(name)
 	if m == nil {
 		return 0, 0, false
 	}
@@ -30,7 +31,7 @@ func ParseName(name string) (number int, letter byte, ok bool) {
 }
 
 // tarName has five digits, or more if the first is not 0.
-var tarName = regexp.MustCompile(`^data([0-9]{5}|[1-9][0-9]{5,})([a-z]?)\.tar$`)
+var tarName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^data([0-9]{5}|[1-9][0-9]{5,})([a-z]?)\.tar$`) })
 
 // Name makes the name of a tar. It panics beyond 31 bits, and letters a to z.
 func Name(number int, letter byte) string {
