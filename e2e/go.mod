@@ -35,6 +35,7 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	gopkg.in/ini.v1 v1.67.3 // indirect
+	lukechampine.com/blake3 v1.4.1 // indirect
 )
 
 replace github.com/holdall/holdall => ../

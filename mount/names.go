@@ -5,9 +5,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/format/kit/naming"
+	"github.com/holdall/holdall/internal/base/blake3"
 )
 
 // Names that are valid in a file system are shown unchanged, whatever their bytes. Other names

@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/internal/base/blake3"
 	"github.com/holdall/holdall/mount"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"

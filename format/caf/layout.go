@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/zeebo/blake3"
+	"github.com/holdall/holdall/internal/base/blake3"
 )
 
 const (

@@ -12,11 +12,10 @@ import (
 	"iter"
 	"time"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/jsontext"
+	"github.com/holdall/holdall/internal/base/blake3"
 	"github.com/holdall/holdall/internal/base/scan"
 	"github.com/holdall/holdall/store"
 )

@@ -7,11 +7,10 @@ import (
 	"io"
 	"math/bits"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/internal/finder"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/internal/base/blake3"
 )
 
 // move finds the files whose digests do not match at their place, anywhere in the data, and changes

@@ -9,9 +9,8 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/format/kit/jsontext"
+	"github.com/holdall/holdall/internal/base/blake3"
 )
 
 // row is a file in the index. Its slices are valid until the next row.

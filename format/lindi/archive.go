@@ -9,11 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/jsontext"
+	"github.com/holdall/holdall/internal/base/blake3"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )

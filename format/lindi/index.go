@@ -8,12 +8,11 @@ import (
 	"strconv"
 	"unsafe"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/columns"
 	"github.com/holdall/holdall/format/kit/jsontext"
 	"github.com/holdall/holdall/internal/arrays/pyjson"
+	"github.com/holdall/holdall/internal/base/blake3"
 )
 
 const (

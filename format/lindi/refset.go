@@ -6,9 +6,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/internal/arrays/pyjson"
+	"github.com/holdall/holdall/internal/base/blake3"
 )
 
 // refset is a lindi.json that is being changed. Parts that do not change keep their text.

@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 	"slices"
 
-	"github.com/zeebo/blake3"
+	"github.com/holdall/holdall/internal/base/blake3"
 )
 
 // A lindi.json that is an object of its own has its digest in itself: the last member of

@@ -8,12 +8,11 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/arrays/pyjson"
+	"github.com/holdall/holdall/internal/base/blake3"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/zeebo/blake3"
+	"github.com/holdall/holdall/internal/base/blake3"
 )
 
 const (

@@ -12,13 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/internal/finder"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
+	"github.com/holdall/holdall/internal/base/blake3"
 	"github.com/holdall/holdall/store"
 )
 

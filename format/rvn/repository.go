@@ -14,13 +14,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
+	"github.com/holdall/holdall/internal/base/blake3"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )

@@ -7,10 +7,9 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/internal/base/blake3"
 )
 
 // source decodes contents sequentially for repairs, as the engine does for readers. After a

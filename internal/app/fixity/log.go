@@ -15,10 +15,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/base/blake3"
 	"github.com/holdall/holdall/internal/base/minisign"
 	"github.com/holdall/holdall/internal/base/sysfile"
 	"github.com/holdall/holdall/store"

@@ -17,8 +17,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
@@ -29,6 +27,7 @@ import (
 	"github.com/holdall/holdall/internal/app/fleet"
 	"github.com/holdall/holdall/internal/app/gateway/journal"
 	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/internal/base/blake3"
 )
 
 const (

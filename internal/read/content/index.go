@@ -9,10 +9,9 @@ import (
 	"iter"
 	"strings"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/sorter"
+	"github.com/holdall/holdall/internal/base/blake3"
 	"github.com/holdall/holdall/internal/base/meter"
 	"github.com/holdall/holdall/internal/read/digest"
 	"github.com/holdall/holdall/internal/read/kept"

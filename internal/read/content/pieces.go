@@ -7,10 +7,9 @@ import (
 	"io"
 	"sync"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/base/blake3"
 	"github.com/holdall/holdall/internal/base/meter"
 	"github.com/holdall/holdall/internal/read/digest"
 	"github.com/holdall/holdall/internal/read/engine"

@@ -8,9 +8,8 @@ import (
 	"io/fs"
 	"sync"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/base/blake3"
 	"github.com/holdall/holdall/internal/base/meter"
 	"github.com/holdall/holdall/internal/read/digest"
 	"github.com/holdall/holdall/internal/read/engine"

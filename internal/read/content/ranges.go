@@ -8,9 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/base/blake3"
 	"github.com/holdall/holdall/internal/read/digest"
 	"github.com/holdall/holdall/internal/read/engine"
 	"github.com/holdall/holdall/internal/read/kept"

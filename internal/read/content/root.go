@@ -7,9 +7,8 @@ import (
 	"io/fs"
 	"iter"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/base/blake3"
 	"github.com/holdall/holdall/internal/read/digest"
 	"github.com/holdall/holdall/internal/read/listing"
 	"github.com/holdall/holdall/internal/read/root"

@@ -7,10 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/internal/base/blake3"
 	"github.com/holdall/holdall/internal/base/meter"
 	"github.com/holdall/holdall/store"
 )

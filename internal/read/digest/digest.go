@@ -17,9 +17,9 @@ import (
 	"sync/atomic"
 
 	"github.com/minio/crc64nvme"
-	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/base/blake3"
 )
 
 // New returns the hash of an algorithm, or nil if it is not supported.

@@ -12,8 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zeebo/blake3"
-
+	"github.com/holdall/holdall/internal/base/blake3"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )

@@ -13,8 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zeebo/blake3"
-
+	"github.com/holdall/holdall/internal/base/blake3"
 	"github.com/holdall/holdall/store"
 )
 

@@ -14,11 +14,11 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
-	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/sorter"
+	"github.com/holdall/holdall/internal/base/blake3"
 	"github.com/holdall/holdall/internal/base/scan"
 	"github.com/holdall/holdall/store"
 )

@@ -12,7 +12,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/zeebo/blake3"
+	"github.com/holdall/holdall/internal/base/blake3"
 )
 
 // An Object is one of the objects that are protected together.

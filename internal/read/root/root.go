@@ -12,10 +12,9 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/sorter"
+	"github.com/holdall/holdall/internal/base/blake3"
 	"github.com/holdall/holdall/internal/base/minisign"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"

@@ -8,9 +8,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/internal/base/blake3"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )

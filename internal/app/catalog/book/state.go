@@ -15,12 +15,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/naming"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/rows"
+	"github.com/holdall/holdall/internal/base/blake3"
 )
 
 // Magic begins the head of a catalogue.

@@ -20,11 +20,10 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/internal/app/gateway/journal/disk"
+	"github.com/holdall/holdall/internal/base/blake3"
 )
 
 var (

@@ -10,9 +10,8 @@ import (
 	"iter"
 	"strings"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/holdall/holdall/format/kit/sorter"
+	"github.com/holdall/holdall/internal/base/blake3"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
