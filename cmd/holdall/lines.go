@@ -86,7 +86,7 @@ func appendJSONString(b []byte, s string) []byte {
 // appendEntry appends an entry as one JSON object with the fields in
 // docs/reference.md. If damage hides where the content is, that becomes the entry's
 // Fault.
-func appendEntry(ctx context.Context, b []byte, a *holdall.Archive, run func(holdall.Entry) (format.Extent, bool), e *holdall.Entry) ([]byte, error) {
+func appendEntry(ctx context.Context, b []byte, a *holdall.Archive, run func(holdall.Entry) (format.Extent, bool), e *holdall.Entry) (_ []byte, err error) {
 	str := func(key, v string) {
 		if v != "" {
 			b = append(append(append(b, ',', '"'), key...), '"', ':')
@@ -127,29 +127,15 @@ func appendEntry(ctx context.Context, b []byte, a *holdall.Archive, run func(hol
 		}
 		b = append(b, '}')
 	}
-	x, ok := format.Extent{}, false
-	if run != nil && e.Fault == nil && e.Kind.HasContent() {
-		x, ok = run(*e)
-	}
-	if ok {
-		b = append(appendSpan(append(b, `,"spans":[`...), x), ']')
-	} else if e.Fault == nil && e.Kind.HasContent() {
-		sep, from := `,"spans":[`, len(b)
-		for x, err := range a.Extents(ctx, *e) {
-			if c, damaged := errors.AsType[*format.CorruptError](err); damaged {
-				b, e.Fault = b[:from], &c.Problem // the other fields are listed nevertheless
-				break
-			}
-			if err != nil {
-				return b, err
-			}
-			b, sep = appendSpan(append(b, sep...), x), ","
+	if e.Fault == nil && e.Kind.HasContent() {
+		x, ok := format.Extent{}, false
+		if run != nil {
+			x, ok = run(*e)
 		}
-		if e.Fault == nil && sep != "," {
-			b = append(b, sep...)
-		}
-		if e.Fault == nil {
-			b = append(b, ']')
+		if ok {
+			b = append(appendSpan(append(b, `,"spans":[`...), x), ']')
+		} else if b, err = appendSpans(ctx, b, a, e); err != nil {
+			return b, err
 		}
 	}
 	if p := e.Fault; p != nil {
@@ -160,6 +146,24 @@ func appendEntry(ctx context.Context, b []byte, a *holdall.Archive, run func(hol
 		b = append(b, '}')
 	}
 	return append(b, '}', '\n'), nil
+}
+
+func appendSpans(ctx context.Context, b []byte, a *holdall.Archive, e *holdall.Entry) ([]byte, error) {
+	sep, from := `,"spans":[`, len(b)
+	for x, err := range a.Extents(ctx, *e) {
+		if c, damaged := errors.AsType[*format.CorruptError](err); damaged {
+			e.Fault = &c.Problem // the other fields are listed nevertheless
+			return b[:from], nil
+		}
+		if err != nil {
+			return b, err
+		}
+		b, sep = appendSpan(append(b, sep...), x), ","
+	}
+	if sep != "," {
+		b = append(b, sep...)
+	}
+	return append(b, ']'), nil
 }
 
 func appendSpan(b []byte, x format.Extent) []byte {

@@ -98,6 +98,11 @@ func (s *Source) Proof(ctx context.Context, e Entry) Proof {
 // units returns what the units prove that e's content is decoded from. If all of it is compared
 // with checksums of its parts before any byte of a part is returned, before is true.
 func (s *Source) units(ctx context.Context, e Entry) (by format.Proof, before bool) {
+	if s.runs != nil {
+		if x, ok := s.runs(e); ok && !engine.Coded(x) {
+			return format.Unproven, false
+		}
+	}
 	coded, summed := false, true
 	before = true
 	for x, err := range s.Extents(ctx, e) {
