@@ -22,14 +22,13 @@ var Format = &format.Format{
 		Name: "level", For: format.ToCreate, Kind: format.ParamNumber, Least: 1, Most: 22, Words: []string{"fastest", "fast", "better", "best"},
 		Help: "compression level: fastest, fast, better or best, or 1 to 9 for gzip, 1 to 22 for zstd (default fast)",
 	}, charset.Param},
-	WantsManifest: true, // hard links are found for it
-	Refuses:       refuses,
-	Detect:        detect,
-	Marks:         marks(),
-	Open:          open,
-	Create:        create,
-	Verify:        verify,
-	Repair:        repair,
+	Refuses: refuses,
+	Detect:  detect,
+	Marks:   marks(),
+	Open:    open,
+	Create:  create,
+	Verify:  verify,
+	Repair:  repair,
 }
 
 func extensions() []string {
