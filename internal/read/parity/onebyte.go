@@ -2,6 +2,7 @@ package parity
 
 import (
 	"context"
+	"sync"
 
 	"github.com/holdall/holdall/format/kit/pipe"
 )
@@ -93,7 +94,7 @@ func (g *Guard) oneByte(ctx context.Context, block int64, b []byte, hash uint32)
 	for at := len(b) - wordLen; at >= 0; at, factor = at-wordLen, factor*rollFactor {
 		was := mixAt(b, at)
 		rest := sum - was*factor
-		for i, x := range changes {
+		for i, x := range changes() {
 			// mix of an exclusive or is the exclusive or of both.
 			if uint32((rest+(was^x)*factor)>>32) != hash {
 				continue
@@ -110,9 +111,10 @@ func (g *Guard) oneByte(ctx context.Context, block int64, b []byte, hash uint32)
 }
 
 // changes are all changes of one byte of a word, as mix has them.
-var changes = func() (all [wordLen * 0xff]uint64) {
+var changes = sync.OnceValue(func() *[wordLen * 0xff]uint64 {
+	var all [wordLen * 0xff]uint64
 	for i := range all {
 		all[i] = mix(uint64(i%0xff+1) << (i / 0xff * 8))
 	}
-	return all
-}()
+	return &all
+})

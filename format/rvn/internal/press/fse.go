@@ -3,6 +3,7 @@ package press
 import (
 	"math"
 	"math/bits"
+	"sync"
 )
 
 // The three kinds of number that a sequence consists of have codes, which are
@@ -32,12 +33,13 @@ type codeTable struct {
 }
 
 // log2 has the logarithms of the possible weights.
-var log2 = func() (t [1<<mostLog + 1]float64) {
+var log2 = sync.OnceValue(func() *[1<<mostLog + 1]float64 {
+	var t [1<<mostLog + 1]float64
 	for i := range t {
 		t[i] = math.Log2(float64(i))
 	}
-	return t
-}()
+	return &t
+})
 
 // The tables that a block may use without describing them (section 3.1.1.3.2.2).
 var (
@@ -75,6 +77,7 @@ func (t *codeTable) weigh(count []uint32, n, most int) {
 			left -= int(w)
 		}
 	}
+	log2 := log2()
 	// If rounding left something over, it is added where it saves the most bits. If there is too
 	// much, it is taken where that costs the fewest.
 	for ; left > 0; left-- {
@@ -104,7 +107,7 @@ func (t *codeTable) weigh(count []uint32, n, most int) {
 // cost returns how many bits the codes take with this table; infinitely many if it lacks one of
 // them.
 func (t *codeTable) cost(count []uint32) float64 {
-	sum := 0.0
+	sum, log2 := 0.0, log2()
 	for i, c := range count {
 		if c > 0 {
 			if i >= t.symbols || t.weight[i] == 0 {

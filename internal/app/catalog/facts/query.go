@@ -9,17 +9,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/holdall/holdall/internal/app/hierarchy"
 )
 
 // fields are what expressions may name: members of a description, with one word for an element of a list. Each
 // says where it is in the JSON, and whether it is a number.
-var fields = func() map[string]field {
+var fields = sync.OnceValue(func() map[string]field {
 	all := map[string]field{}
 	gather(all, reflect.TypeFor[hierarchy.NWB](), "", "")
 	return all
-}()
+})
 
 type field struct {
 	part, member string
@@ -76,9 +77,9 @@ func ParseQuery(s string) (Query, error) {
 		s = strings.TrimLeft(s, spaces)
 		rest := strings.TrimLeft(s, "abcdefghijklmnopqrstuvwxyz_.")
 		name := s[:len(s)-len(rest)]
-		of, ok := fields[name]
+		of, ok := fields()[name]
 		if !ok {
-			return nil, fmt.Errorf("expected one of %s, found %q", strings.Join(slices.Sorted(maps.Keys(fields)), ", "), name)
+			return nil, fmt.Errorf("expected one of %s, found %q", strings.Join(slices.Sorted(maps.Keys(fields())), ", "), name)
 		}
 		rest = strings.TrimLeft(rest, spaces)
 		at := slices.IndexFunc(operators, func(op string) bool { return strings.HasPrefix(rest, op) })
