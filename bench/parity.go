@@ -80,7 +80,7 @@ func packProtected(s *suite) (row, error) {
 	out, theirs := filepath.Join(s.out, "p.caf"), filepath.Join(s.out, "q.caf")
 	c := contest{
 		ours:   command{{s.bin, "pack", "-q", "--no-sync", "--protect", "5%", "-o", out, in}},
-		inputs: []string{in}, outputs: []string{out, out + ".parity", theirs}, goals: []goal{cpuRatio(1.4)},
+		inputs: []string{in}, outputs: []string{out, out + ".parity", theirs}, goals: []goal{cpuRatio(1.4), wallRatio(1.6)},
 	}
 	c.against(command{{s.bin, "pack", "-q", "--no-sync", "-o", theirs, in}})
 	return s.hold(c)

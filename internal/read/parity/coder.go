@@ -20,92 +20,28 @@ type coder struct {
 	filled []int // for each group: the slot of the last block in the run, plus one
 	code   *gf16.Encoder
 	ready  int64  // the run that code is prepared for, plus one
-	near   bool   // the rooms are in memory, and band is ordered by piece, then by block
-	done   []bool // if there is one group: the parts of the run that addTogether stored
-	tile   []byte
-	band   room // the current run, ordered by group
-	sums   room // sums of the runs, ordered by group, then by piece
+	near   bool   // the rooms are in memory
+	done   []bool // if there is one group: what addTogether stored of the run
+	began  bool   // there are sums
+	band   room   // the current run of each group, and then their parity if near
+	sums   room   // sums of the runs, ordered by group, then by piece
 	works  sync.Pool
-	window *window // nil if whole runs are held
-}
-
-// A window holds part of the runs of two groups: as many consecutive blocks as one run has. Runs
-// are then added in parts. This takes longer, but everything stays in memory.
-type window struct {
-	number   int64
-	from, to int64 // range of its blocks that are present
+	tiles  sync.Pool
 }
 
 func newCoder(block int, groups int64, order int) *coder {
 	c := &coder{block: block, groups: groups, order: order, code: gf16.NewEncoder(order), filled: make([]int, groups)}
-	c.near = c.groups*c.chunk() <= sumMemory
+	c.near = c.groups*c.chunk() <= aloneMemory
+	if c.near && groups == 1 {
+		c.done = make([]bool, order/c.code.Together())
+	}
 	c.band.limit, c.sums.limit = sumMemory, sumMemory
-	c.works.New = func() any { return new(make([]byte, order*gf16.Width)) }
+	if c.near {
+		c.band.limit, c.sums.limit = groups*c.bandLen(), aloneMemory
+	}
+	c.works.New = func() any { return new(make([]byte, order*gf16.Piece)) }
+	c.tiles.New = func() any { return new(make([]byte, (c.code.Together()+1)*block)) }
 	return c
-}
-
-// holdMost is the memory limit for archives that would otherwise need the disk.
-const holdMost = 88 << 20
-
-// hold makes c keep everything in memory if it fits.
-func (c *coder) hold() {
-	if c.groups == 2 && c.order > 1 && !c.near && 3*c.chunk() <= holdMost {
-		c.window, c.sums.limit = &window{}, 2*sumMemory
-	}
-}
-
-// addToWindow adds a block to the window. It flushes the window first if the block does not belong
-// there or does not follow the previous one.
-func (c *coder) addToWindow(ctx context.Context, i int64, b []byte) error {
-	w, order := c.window, int64(c.order)
-	if i/order != w.number || i%order != w.to {
-		if err := c.flush(ctx); err != nil {
-			return err
-		}
-		*w = window{i / order, i % order, i % order}
-	}
-	w.to++
-	if err := c.band.reserve(c.chunk()); err != nil {
-		return err
-	}
-	rows := c.order / 2
-	at := int(i%2)*rows*c.block + int(i%order/2)*gf16.Width
-	for ; len(b) > 0; b = b[gf16.Width:] {
-		copy(c.band.b[at:], b[:gf16.Width])
-		at += rows * gf16.Width
-	}
-	return nil
-}
-
-// flushWindow adds the blocks of the window to the sums.
-func (c *coder) flushWindow(ctx context.Context) error {
-	w, rows := c.window, c.order/2
-	if w.from == w.to {
-		return nil
-	}
-	c.prepare(w.number / 2)
-	first := int(w.number%2) * rows // index in the run of the window's first row
-	for group := range int64(2) {
-		lo, hi := int((w.from-group+1)/2), int((w.to-group+1)/2)
-		if lo >= hi {
-			continue
-		}
-		err := c.eachPiece(ctx, group, func(t int, sum []byte) {
-			p := c.works.Get().(*[]byte)
-			defer c.works.Put(p)
-			work := *p
-			at := (int(group)*rows*c.block + t*rows*gf16.Width)
-			clear(work[:(first+lo)*gf16.Width])
-			copy(work[(first+lo)*gf16.Width:], c.band.b[at+lo*gf16.Width:at+hi*gf16.Width])
-			clear(work[(first+hi)*gf16.Width:])
-			c.code.Add(sum, work, gf16.Width, first+lo, first+hi, nil)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	w.from = w.to
-	return nil
 }
 
 func (c *coder) close() {
@@ -116,25 +52,26 @@ func (c *coder) close() {
 // chunk is the size in bytes of a run of one group.
 func (c *coder) chunk() int64 { return int64(c.order) * int64(c.block) }
 
+// bandLen is the size in bytes of a run of one group in the band.
+func (c *coder) bandLen() int64 {
+	return int64(c.order / c.code.Together() * c.code.Stride(c.block))
+}
+
+// at is where a slot of a group is in the band. What is added together has a space behind it.
+func (c *coder) at(group int64, slot int) int64 {
+	n := c.code.Together()
+	return group*c.bandLen() + int64(slot/n*c.code.Stride(c.block)+slot%n*c.block)
+}
+
 // add adds block number i. The blocks of a run must come before those of later runs, and those of a
 // group without gaps.
 func (c *coder) add(ctx context.Context, i int64, b []byte) error {
-	if c.window != nil {
-		return c.addToWindow(ctx, i, b)
-	}
 	group := i % c.groups
 	slot, err := c.slot(ctx, group, i/c.groups, 1)
 	if err != nil {
 		return err
 	}
-	if !c.near {
-		return c.band.write(b, group*c.chunk()+int64(slot)*int64(c.block))
-	}
-	for to := c.band.b[group*c.chunk():]; len(b) > 0; b = b[gf16.Width:] {
-		copy(to[slot*gf16.Width:], b[:gf16.Width])
-		to = to[min(c.order*gf16.Width, len(to)):]
-	}
-	return nil
+	return c.band.write(b, c.at(group, slot))
 }
 
 // slot returns the slot in the run for n blocks of a group. at is the number of the first block in
@@ -148,34 +85,28 @@ func (c *coder) slot(ctx context.Context, group, at int64, n int) (int, error) {
 	}
 	slot := int(at % int64(c.order))
 	c.filled[group] = max(c.filled[group], slot+n)
-	return slot, c.band.reserve(c.groups * c.chunk())
+	return slot, c.band.reserve(c.groups * c.bandLen())
 }
 
 // together is the number of blocks that are added at once. addTogether does the first steps of the
 // transform while it stores them.
 func (c *coder) together() int {
-	if c.near && c.groups == 1 && c.order >= gf16.Together {
-		return gf16.Together
+	if c.done != nil {
+		return c.code.Together()
 	}
 	return 1
 }
 
-// addTogether is add for gf16.Together blocks. The number of the first is a multiple of that. It
-// also adds them to near.
+// addTogether is add for as many blocks as together says. The number of the first is a multiple of
+// that. It also adds them to near.
 func (c *coder) addTogether(ctx context.Context, i int64, b, near []byte) error {
-	slot, err := c.slot(ctx, 0, i, gf16.Together)
+	slot, err := c.slot(ctx, 0, i, c.together())
 	if err != nil {
 		return err
 	}
-	if c.done == nil {
-		c.done, c.tile = make([]bool, c.order/gf16.Together), make([]byte, gf16.Together*gf16.Width)
-	}
-	c.done[slot/gf16.Together] = true
+	c.done[slot/c.together()] = true
 	c.prepare(c.run)
-	size := c.order * gf16.Width
-	for t := range c.block / gf16.Width {
-		c.code.Put(c.band.b[t*size:(t+1)*size], gf16.Width, slot, b[t*gf16.Width:], c.block, near[t*gf16.Width:(t+1)*gf16.Width], c.tile)
-	}
+	c.code.Put(c.band.b[c.at(0, slot):][:len(b)], b, near, slot)
 	return nil
 }
 
@@ -188,9 +119,7 @@ func (c *coder) prepare(run int64) {
 
 // flush adds the run to the sums.
 func (c *coder) flush(ctx context.Context) error {
-	if c.window != nil {
-		return c.flushWindow(ctx)
-	}
+	began := false
 	for group, n := range c.filled {
 		if n == 0 {
 			continue
@@ -200,38 +129,48 @@ func (c *coder) flush(ctx context.Context) error {
 			return err
 		}
 		c.filled[group] = 0
+		began = true
 	}
+	c.began = c.began || began
 	clear(c.done)
 	return nil
 }
 
 // sum adds the first n blocks of the run of a group to the sums.
 func (c *coder) sum(ctx context.Context, group int64, n int) error {
-	length := int64(n) * int64(c.block)
-	if c.near {
-		length = c.chunk()
-	}
-	band, err := c.band.borrow(group*c.chunk(), length)
+	band, err := c.band.borrow(c.at(group, 0), c.bandLen())
 	if err != nil {
 		return err
 	}
 	defer band.drop()
-	size := c.order * gf16.Width
-	return c.eachPiece(ctx, group, func(t int, sum []byte) {
-		var work []byte
-		if c.near {
-			work = band.b[t*size : (t+1)*size]
-		} else {
-			w := c.works.Get().(*[]byte)
-			defer c.works.Put(w)
-			work = *w
-			for i := range n {
-				copy(work[i*gf16.Width:(i+1)*gf16.Width], band.b[i*c.block+t*gf16.Width:])
-			}
+	together, stride := c.code.Together(), c.code.Stride(c.block)
+	parts := (n + together - 1) / together
+	clear(band.b[parts*stride:])
+	var rest []int
+	for i := range parts {
+		if c.done == nil || !c.done[i] {
+			rest = append(rest, i)
 		}
-		clear(work[n*gf16.Width:])
-		c.code.Add(sum, work, gf16.Width, 0, n, c.done)
+	}
+	err = pipe.Each(ctx, pipe.All(rest), workers(), func(_ context.Context, i int) error {
+		w := c.tiles.Get().(*[]byte)
+		defer c.tiles.Put(w)
+		to := band.b[i*stride:][:together*c.block]
+		tile, near := (*w)[:len(to)], (*w)[len(to):]
+		copy(tile, to)
+		clear(tile[min(n-i*together, together)*c.block:])
+		c.code.Put(to, tile, near, i*together)
+		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return c.eachPiece(ctx, group, func(t int, sum, work []byte) {
+		if !c.began && c.near {
+			clear(sum) // a page that is read first is mapped twice
+		}
+		c.code.Add(sum, work, band.b[t*together*gf16.Piece:], stride, parts)
+	}, loan.keep)
 }
 
 // workers is the number of pieces processed at once: half the number of processors. Using all of
@@ -241,30 +180,41 @@ func workers() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 // lendMost is how many bytes of the sums are in memory at a time if they are on disk.
 const lendMost = 8 << 20
 
-// eachPiece calls do with the sums of each piece of a group's blocks, several at a time, and stores
-// the results.
-func (c *coder) eachPiece(ctx context.Context, group int64, do func(t int, sum []byte)) error {
+// pieces is how many pieces of a group's sums are in memory at a time.
+func (c *coder) pieces() int {
+	all := c.block / gf16.Piece
+	if c.near {
+		return all
+	}
+	return min(all, max(1, lendMost/(c.order*gf16.Piece)))
+}
+
+// eachPiece calls do with the sums of each piece of a group's blocks, several at a time, and keep
+// with those that were in memory at a time.
+func (c *coder) eachPiece(ctx context.Context, group int64, do func(t int, sum, work []byte), keep func(loan) error) error {
 	if err := c.sums.reserve(c.groups * c.chunk()); err != nil {
 		return err
 	}
-	size, all := c.order*gf16.Width, c.block/gf16.Width
-	pieces := make([]int, all)
-	if c.sums.disk != nil {
-		pieces = pieces[:min(all, max(1, lendMost/size))]
-	}
-	for first := 0; first < all; first += len(pieces) {
-		pieces = pieces[:min(len(pieces), all-first)]
-		for i := range pieces {
-			pieces[i] = i
+	size, all := c.order*gf16.Piece, c.block/gf16.Piece
+	each := max(1, 1<<20/size)
+	for first := 0; first < all; first += c.pieces() {
+		last := min(first+c.pieces(), all)
+		var starts []int
+		for t := first; t < last; t += each {
+			starts = append(starts, t)
 		}
-		sums, err := c.sums.borrow(group*c.chunk()+int64(first*size), int64(len(pieces)*size))
+		sums, err := c.sums.borrow(group*c.chunk()+int64(first*size), int64((last-first)*size))
 		if err == nil {
-			err = pipe.Each(ctx, pipe.All(pieces), workers(), func(_ context.Context, i int) error {
-				do(first+i, sums.b[i*size:(i+1)*size])
+			err = pipe.Each(ctx, pipe.All(starts), workers(), func(_ context.Context, start int) error {
+				w := c.works.Get().(*[]byte)
+				defer c.works.Put(w)
+				for t := start; t < min(start+each, last); t++ {
+					do(t, sums.b[(t-first)*size:][:size], *w)
+				}
 				return nil
 			})
 			if err == nil {
-				err = sums.keep()
+				err = keep(sums)
 			}
 			sums.drop()
 		}
@@ -275,15 +225,40 @@ func (c *coder) eachPiece(ctx context.Context, group int64, do func(t int, sum [
 	return nil
 }
 
-// finish computes the first n blocks of parity of each group.
+// finish computes the first n blocks of parity of each group. They take the place of the band, or of
+// the sums if these are on disk.
 func (c *coder) finish(ctx context.Context, n int) error {
 	if err := c.flush(ctx); err != nil {
 		return err
 	}
-	c.band.close()
 	c.code.Finish()
+	var rows []byte
+	if c.near {
+		if err := c.band.reserve(c.groups * c.chunk()); err != nil {
+			return err
+		}
+	} else {
+		c.band.close()
+		rows = make([]byte, c.order*c.pieces()*gf16.Piece)
+	}
 	for group := range c.groups {
-		err := c.eachPiece(ctx, group, func(_ int, sum []byte) { c.code.Parity(sum, gf16.Width, n) })
+		if c.near {
+			rows = c.band.b[group*c.chunk():]
+		}
+		err := c.eachPiece(ctx, group, func(t int, sum, work []byte) {
+			c.code.Parity(sum, work, n)
+			first := t / c.pieces() * c.pieces()
+			row := c.row(first)
+			for i := range n {
+				copy(rows[i*row+(t-first)*gf16.Piece:], sum[i*gf16.Piece:][:gf16.Piece])
+			}
+		}, func(sums loan) error {
+			if c.near {
+				return nil
+			}
+			copy(sums.b, rows)
+			return sums.keep()
+		})
 		if err != nil {
 			return err
 		}
@@ -291,14 +266,20 @@ func (c *coder) finish(ctx context.Context, n int) error {
 	return nil
 }
 
+// row is how many bytes of a parity block are together, from piece first on.
+func (c *coder) row(first int) int { return min(c.pieces()*gf16.Piece, c.block-first*gf16.Piece) }
+
 // parity reads parity block i of a group. It must follow finish.
 func (c *coder) parity(group int64, i int, b []byte) error {
-	at := group*c.chunk() + int64(i)*gf16.Width
-	for t := 0; t < c.block; t += gf16.Width {
-		if err := c.sums.read(b[t:t+gf16.Width], at); err != nil {
+	from := &c.sums
+	if c.near {
+		from = &c.band
+	}
+	for first := 0; first < c.block/gf16.Piece; first += c.pieces() {
+		row := c.row(first)
+		if err := from.read(b[first*gf16.Piece:][:row], group*c.chunk()+int64(first*gf16.Piece*c.order+i*row)); err != nil {
 			return err
 		}
-		at += int64(c.order) * gf16.Width
 	}
 	return nil
 }

@@ -73,9 +73,10 @@ type Encoder struct {
 	code     *coder
 	near     []byte // sum of the current neighbours
 	nears    room
-	sums     room // digests
-	hashes   room // rolling hashes
-	grows    bool // the parity must suffice for an archive that grows
+	sums     room                          // digests
+	hashes   room                          // rolling hashes
+	grows    bool                          // the parity must suffice for an archive that grows
+	was      func(i int64) ([]byte, error) // parity to which this is added, if not nil
 	err      error
 }
 
@@ -91,9 +92,7 @@ func NewEncoder(ctx context.Context, expect int64, loss float64) (*Encoder, erro
 	if err != nil {
 		return nil, err
 	}
-	e := newEncoder(ctx, g, loss)
-	e.code.hold()
-	return e, nil
+	return newEncoder(ctx, g, loss), nil
 }
 
 func newEncoder(ctx context.Context, g geometry, loss float64) *Encoder {
@@ -401,7 +400,16 @@ func (e *Encoder) write(to io.Writer, objects []Object) error {
 	if err = put(kindNear, func(i int64) error { return e.nears.read(payload, i*int64(g.block)) }); err != nil {
 		return err
 	}
-	if err = put(kindParity, func(i int64) error { return e.code.parity(i%g.groups, int(i/g.groups), payload) }); err != nil {
+	parity := func(i int64) error {
+		err := e.code.parity(i%g.groups, int(i/g.groups), payload)
+		if err != nil || e.was == nil {
+			return err
+		}
+		was, err := e.was(i)
+		subtle.XORBytes(payload, payload, was)
+		return err
+	}
+	if err = put(kindParity, parity); err != nil {
 		return err
 	}
 	if err = put(kindDirectory, func(i int64) error { return e.sums.read(payload, i*int64(g.block)) }); err != nil {

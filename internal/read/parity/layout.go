@@ -40,6 +40,8 @@ const (
 	maxBlock = 1 << 20
 	// sumMemory is the most bytes that the parity of one group may take.
 	sumMemory = 32 << 20
+	// aloneMemory is the same for an archive with a single group. Nothing of it is on disk then.
+	aloneMemory = 56 << 20
 	// maxCode is the maximum number of blocks in a group, parity included. A group is decoded in
 	// transforms of this length.
 	maxCode = 1 << 15
@@ -124,15 +126,16 @@ func plan(size int64, loss float64) (geometry, error) {
 	if !(loss >= MinLoss && loss <= MaxLoss) {
 		return geometry{}, fmt.Errorf("a loss of %v: expected a share from %v to %v", loss, MinLoss, MaxLoss)
 	}
-	g := fit(size, loss, 1)
+	g := fit(size, loss, 1, aloneMemory)
 	if g.groups > 1 {
-		g = fit(size, loss, g.groups)
+		g = fit(size, loss, g.groups, sumMemory)
 	}
 	return g, g.check()
 }
 
-// fit chooses a geometry for size bytes. groups is about the number of groups it will have.
-func fit(size int64, loss float64, groups int64) geometry {
+// fit chooses a geometry for size bytes. groups is about the number of groups it will have, each with
+// that much memory.
+func fit(size int64, loss float64, groups, memory int64) geometry {
 	// Find the groups that hold the most data within the memory for their parity.
 	most, order := 1, 1<<20
 	for o := 1 << 4; o <= sumMemory/minBlock; o *= 2 {
@@ -143,7 +146,7 @@ func fit(size int64, loss float64, groups int64) geometry {
 	}
 	g := geometry{block: minBlock, version: version}
 	if need := (size + int64(most) - 1) / int64(most); need > minBlock {
-		g.block = min(int((need+minBlock-1)/minBlock*minBlock), sumMemory/order/minBlock*minBlock, maxBlock)
+		g.block = min(int((need+minBlock-1)/minBlock*minBlock), int(memory)/order/minBlock*minBlock, maxBlock)
 	}
 	g.groups = max((size+int64(g.block)*int64(most)-1)/(int64(g.block)*int64(most)), 1)
 	// With this many groups, shorter blocks may suffice.

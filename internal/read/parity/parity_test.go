@@ -202,26 +202,35 @@ func TestLossAtRandomStaysWithinGroups(t *testing.T) {
 	}
 }
 
-// Parity is the same, whether whole runs are held or parts of them.
-func TestRunsInParts(t *testing.T) {
+// Parity is the same, whether blocks are in memory or on disk, and are added together or alone.
+func TestRunsAnywhere(t *testing.T) {
 	ctx, rnd := t.Context(), testkit.Rand(t)
 	for range 20 {
 		const block = minBlock
-		blocks := 3 + rnd.IntN(200)
-		order, head := 1<<(1+rnd.IntN(6)), rnd.IntN(blocks)
-		whole, parts := newCoder(block, 2, order), newCoder(block, 2, order)
-		parts.near = false
-		parts.hold()
+		groups := 1 + rnd.Int64N(2)
+		order, blocks := 1<<(1+rnd.IntN(6)), 3+rnd.IntN(200)
+		head := rnd.IntN(blocks)
+		near, far := newCoder(block, groups, order), newCoder(block, groups, order)
+		far.near, far.done, far.band.limit, far.sums.limit = false, nil, 0, 0
 		all := testkit.Noise(rnd, blocks*block)
-		for _, c := range []*coder{whole, parts} {
-			for i := range blocks { // the beginning comes last
-				i := int64(head+i) % int64(blocks)
+		for _, c := range []*coder{near, far} {
+			n := 0
+			for at := 0; at < blocks; at += n { // the beginning comes last
+				i := int64(head+at) % int64(blocks)
 				if i == 0 && head > 0 {
 					if err := c.flush(ctx); err != nil {
 						t.Fatal(err)
 					}
 				}
-				if err := c.add(ctx, i, all[i*block:(i+1)*block]); err != nil {
+				b := all[i*block:]
+				var err error
+				if n = c.together(); n > 1 && i%int64(n) == 0 && len(b) >= n*block && (at == 0 || blocks-at >= n) {
+					err = c.addTogether(ctx, i, b[:n*block], make([]byte, block))
+				} else {
+					n = 1
+					err = c.add(ctx, i, b[:block])
+				}
+				if err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -230,16 +239,16 @@ func TestRunsInParts(t *testing.T) {
 			}
 		}
 		a, b := make([]byte, block), make([]byte, block)
-		for i := range 2 * order {
-			if err := errors.Join(whole.parity(int64(i%2), i/2, a), parts.parity(int64(i%2), i/2, b)); err != nil {
+		for i := range groups * int64(order) {
+			if err := errors.Join(near.parity(i%groups, int(i/groups), a), far.parity(i%groups, int(i/groups), b)); err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(a, b) {
 				t.Fatalf("%d blocks, order %d, from %d on: parity %d differs", blocks, order, head, i)
 			}
 		}
-		whole.close()
-		parts.close()
+		near.close()
+		far.close()
 	}
 }
 

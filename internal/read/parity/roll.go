@@ -31,7 +31,9 @@ func rollPower(n int) uint64 {
 func rollOf(b []byte) uint32 { return uint32(rollSum(b) >> 32) }
 
 // rollSum is the sum of which rollOf is the upper half. b has whole words.
-func rollSum(b []byte) (h uint64) {
+func rollSum(b []byte) uint64 {
+	h, n := rollMost(b)
+	b = b[n:]
 	const p1 = rollFactor
 	p2, p3, p4 := rollPower(2), rollPower(3), rollPower(4)
 	for ; len(b) >= 4*wordLen; b = b[4*wordLen:] {

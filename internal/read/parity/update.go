@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/internal/base/meter"
-	"github.com/holdall/holdall/internal/read/parity/gf16"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -276,15 +275,7 @@ func (k *Keeper) update(ctx context.Context, to io.Writer) error {
 	if err := e.code.finish(ctx, g.parity); err != nil {
 		return err
 	}
-	for i := range g.all() {
-		p, err := f.record(ctx, kindParity, i, record)
-		if err == nil {
-			err = e.code.mix(i%g.groups, int(i/g.groups), p)
-		}
-		if err != nil {
-			return err
-		}
-	}
+	e.was = func(i int64) ([]byte, error) { return f.record(ctx, kindParity, i, record) }
 	// All bytes were of one version, or the reads would have failed.
 	return e.write(to, []Object{objectOf("", info)})
 }
@@ -305,21 +296,4 @@ func (c *coder) addAlone(ctx context.Context, i int64, b, zeros []byte) error {
 		}
 	}
 	return c.add(ctx, i, b)
-}
-
-// mix adds b to a block of parity of a group, after finish.
-func (c *coder) mix(group int64, i int, b []byte) error {
-	at := group*c.chunk() + int64(i)*gf16.Width
-	piece := make([]byte, gf16.Width)
-	for t := 0; t < c.block; t += gf16.Width {
-		if err := c.sums.read(piece, at); err != nil {
-			return err
-		}
-		subtle.XORBytes(piece, piece, b[t:t+gf16.Width])
-		if err := c.sums.write(piece, at); err != nil {
-			return err
-		}
-		at += int64(c.order) * gf16.Width
-	}
-	return nil
 }

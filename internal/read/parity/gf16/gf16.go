@@ -151,16 +151,19 @@ func transpose(x uint64) uint64 {
 	return x ^ t ^ t<<28
 }
 
-// An Encoder computes the parity of a group of blocks, one run of M data blocks at a time. Its
-// methods work on pieces of the blocks.
+// An Encoder computes the parity of a group of blocks, one run of M data blocks at a time.
 type Encoder struct {
 	m       int
 	f       *field
 	factors []factor // of the run that is encoded, as the layers use them
 }
 
-// Width is the best length of the pieces: they then stay in a processor's cache.
+// Width is the best length of the pieces to decode: they then stay in a processor's cache.
 const Width = 1 << 10
+
+// Piece is the length of the pieces that an Encoder works on. A piece of each block of a run fits
+// the nearest caches.
+const Piece = 64
 
 // NewEncoder returns an Encoder for m parity blocks. m is a power of two.
 func NewEncoder(m int) *Encoder {
@@ -184,107 +187,127 @@ func (e *Encoder) prepare(from int) {
 	}
 }
 
-// Add adds to sum what M consecutive pieces in work, one of each data block of a run, contribute to
-// the parity. Only the pieces from lo to hi are not zero. done marks those that Put stored. Add
-// changes work.
-func (e *Encoder) Add(sum, work []byte, width, lo, hi int, done []bool) {
-	if e.m <= 2*Together {
-		e.sum(work, width, 0, e.m, lo, hi, done)
-		subtle.XORBytes(sum, sum, work)
-		return
-	}
-	q := e.m / 4
-	for at := 0; at < e.m; at += q {
-		e.sum(work, width, at, q, lo, hi, done)
-	}
-	addInverse4(sum, q*width, work, &e.factors[q], &e.factors[3*q], &e.factors[2*q])
-}
-
-// sum transforms size pieces, beginning with number at. It does smaller parts first, so that they
-// stay in the nearest cache, and two layers at a time.
-func (e *Encoder) sum(work []byte, width, at, size, lo, hi int, done []bool) {
-	if size == 1 || at >= hi || at+size <= lo || size == Together && done != nil && done[at/Together] {
-		return
-	}
-	if bits.TrailingZeros(uint(size))%2 > 0 {
-		half := size / 2
-		e.sum(work, width, at, half, lo, hi, done)
-		e.sum(work, width, at+half, half, lo, hi, done)
-		inverse(work[at*width:(at+half)*width], work[(at+half)*width:(at+size)*width], &e.factors[at+half])
-		return
-	}
-	q := size / 4
-	for i := at; i < at+size; i += q {
-		e.sum(work, width, i, q, lo, hi, done)
-	}
-	w := work[at*width : (at+size)*width]
-	inverse4(w, q*width, w, q*width, &e.factors[at+q], &e.factors[at+3*q], &e.factors[at+2*q])
-}
+// most is how many blocks Put takes at most. It suits the registers of a processor.
+const most = 16
 
 // Together is how many blocks Put takes.
-const Together = 16
+func (e *Encoder) Together() int { return min(e.m, most) }
 
-// Put stores pieces of Together blocks, stride bytes apart, in work, beginning with number at. It
-// does the first steps of Add with them while they are in the nearest cache. It also adds them to
-// near. at is a multiple of Together. tile is scratch space for Together pieces.
-func (e *Encoder) Put(work []byte, width, at int, blocks []byte, stride int, near, tile []byte) {
-	for i := range 4 {
-		r := at + 4*i
-		first4(tile[4*i*width:(4*i+4)*width], width, blocks[4*i*stride:], stride, &e.factors[r+1], &e.factors[r+3], &e.factors[r+2], near)
+// Put stores Together blocks in to, ordered by piece, then by block, and does the first layers with
+// them. It also adds them to near. at is the number of the first one in the run.
+func (e *Encoder) Put(to, blocks, near []byte, at int) {
+	if n := e.Together(); n < most || !put(to, blocks, near, (*[most]factor)(e.factors[at:])) {
+		e.putSlow(to, blocks, near, at, n)
 	}
-	inverse4(work[at*width:(at+Together)*width], 4*width, tile, 4*width, &e.factors[at+4], &e.factors[at+12], &e.factors[at+8])
 }
 
-// Parity turns the sum of all runs into the pieces of the first n parity blocks.
-func (e *Encoder) Parity(work []byte, width, n int) { e.parity(work, width, 0, e.m, n) }
+func (e *Encoder) putSlow(to, blocks, near []byte, at, n int) {
+	tile := make([]byte, n*Width)
+	for t := 0; t < len(near); t += Width {
+		for i := range n {
+			b := blocks[i*len(near)+t:][:Width]
+			subtle.XORBytes(near[t:t+Width], near[t:t+Width], b)
+			copy(tile[i*Width:], b)
+		}
+		layersSlow(tile, Width, tile, Width, n, e.factors[at:], 1)
+		for i := range n * Width / Piece {
+			copy(to[t*n+i*Piece:], tile[i%n*Width+i/n*Piece:][:Piece])
+		}
+	}
+}
 
-func (e *Encoder) parity(work []byte, width, at, size, n int) {
+// Stride is how far what Put stores of its next blocks should be from what it stores of these. The
+// space between keeps a piece of all of them from the same places of a cache.
+func (e *Encoder) Stride(block int) int { return e.Together()*block + 4*Piece }
+
+// part is how many bytes of what Put stores of a piece are processed at a time.
+func part() int {
+	if useWide {
+		return most * Piece / 4 // in the nearest cache, a part of all blocks
+	}
+	return most * Piece
+}
+
+// Add adds to sum what a piece of each block contributes to the parity. band has the piece of the
+// first blocks that Put stored, and every stride bytes that of the next ones. Those that Put stored
+// from number parts on are zero. work is scratch space like sum, which is in an order of its own.
+func (e *Encoder) Add(sum, work, band []byte, stride, parts int) {
+	n := e.Together()
+	all := e.m / n
+	if all == 1 {
+		subtle.XORBytes(sum, sum, band[:n*Piece])
+		return
+	}
+	part := part()
+	for ; len(sum) > 0; sum, band = sum[all*part:], band[part:] {
+		// Up to three layers at a time, the last ones together with the sum.
+		from, unit := band, stride
+		for size := 1; size < all; {
+			k := bits.Len(uint(all/size)) - 1
+			if k%3 == 0 {
+				k = 3
+			} else {
+				k = min(k, 2)
+			}
+			if 8*size == all && addLayers(sum, size*part, from, size*unit, e.factors, size*n) {
+				break
+			}
+			for at := 0; at < all; at += size << k {
+				to := work[at*part : (at+size<<k)*part]
+				if size == 1 && at >= parts {
+					clear(to)
+					continue
+				}
+				layers(to, size*part, from[at*unit:], size*unit, 1<<k, e.factors[at*n:], size*n)
+			}
+			from, unit = work, part
+			if size <<= k; size == all {
+				subtle.XORBytes(sum, sum, work[:all*part])
+			}
+		}
+	}
+}
+
+// Parity turns the sum of all runs into the pieces of the first n parity blocks. work is scratch
+// space like sum.
+func (e *Encoder) Parity(sum, work []byte, n int) {
+	if e.m > most {
+		part, all := part(), e.m/most
+		for i := range len(sum) / part {
+			copy(work[i%all*most*Piece+i/all*part:], sum[i*part:][:part])
+		}
+		copy(sum, work)
+	}
+	e.parity(sum, 0, e.m, n)
+}
+
+func (e *Encoder) parity(work []byte, at, size, n int) {
 	if size == 1 || at >= n {
 		return
 	}
 	half := size / 2
-	x, y := work[at*width:(at+half)*width], work[(at+half)*width:(at+size)*width]
-	forward(x, y, &e.factors[at+half])
-	e.parity(work, width, at, half, n)
-	e.parity(work, width, at+half, half, n)
+	forward(work[at*Piece:(at+half)*Piece], work[(at+half)*Piece:(at+size)*Piece], &e.factors[at+half])
+	e.parity(work, at, half, n)
+	e.parity(work, at+half, half, n)
+}
+
+// layersSlow takes some parts of n bytes, a stride apart, and does all layers of butterflies between
+// them. It is the inverse transform. The factor of a butterfly of two parts is that of the second.
+func layersSlow(to []byte, n int, from []byte, stride, parts int, factors []factor, step int) {
+	for i := range parts {
+		copy(to[i*n:(i+1)*n], from[i*stride:]) // often onto itself, which is free
+	}
+	for d := 1; d < parts; d *= 2 {
+		for i := 0; i < parts; i += 2 * d {
+			inverse(to[i*n:(i+d)*n], to[(i+d)*n:(i+2*d)*n], &factors[(i+d)*step])
+		}
+	}
 }
 
 // inverseSlow is y += x, x += c*y, of elements that are 32 low bytes and then 32 high ones.
 func inverseSlow(x, y []byte, c *factor) {
 	subtle.XORBytes(y, y, x)
 	mulAdd(x, y, c)
-}
-
-// addInverseSlow adds the results of inverseSlow to sx and sy.
-func addInverseSlow(x, y []byte, c *factor, sx, sy []byte) {
-	inverseSlow(x, y, c)
-	subtle.XORBytes(sx, sx, x)
-	subtle.XORBytes(sy, sy, y)
-}
-
-// inverse4Slow takes four parts of n bytes, a stride apart, and does two layers.
-func inverse4Slow(to []byte, n int, from []byte, stride int, c1, c2, c3 *factor) {
-	for i := range 4 {
-		copy(to[i*n:(i+1)*n], from[i*stride:i*stride+n]) // often onto itself, which is free
-	}
-	inverse(to[:n], to[n:2*n], c1)
-	inverse(to[2*n:3*n], to[3*n:4*n], c2)
-	inverse(to[:2*n], to[2*n:4*n], c3)
-}
-
-// first4Slow is inverse4Slow that also adds the parts to sum.
-func first4Slow(to []byte, n int, from []byte, stride int, c1, c2, c3 *factor, sum []byte) {
-	for i := range 4 {
-		subtle.XORBytes(sum, sum, from[i*stride:i*stride+n])
-	}
-	inverse4Slow(to, n, from, stride, c1, c2, c3)
-}
-
-// addInverse4Slow adds the result of inverse4Slow to sum.
-func addInverse4Slow(sum []byte, n int, from []byte, c1, c2, c3 *factor) {
-	inverse(from[:n], from[n:2*n], c1)
-	inverse(from[2*n:3*n], from[3*n:4*n], c2)
-	addInverse(from[:2*n], from[2*n:4*n], c3, sum[:2*n], sum[2*n:4*n])
 }
 
 // forwardSlow is x += c*y, y += x.

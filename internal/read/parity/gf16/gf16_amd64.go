@@ -1,6 +1,10 @@
 package gf16
 
-import "github.com/klauspost/cpuid/v2"
+import (
+	"unsafe"
+
+	"github.com/klauspost/cpuid/v2"
+)
 
 var (
 	// useNibbles says that factors are products of nibbles.
@@ -24,19 +28,16 @@ func inverseGFNI(x, y *byte, n int, affine *[4]uint64)
 func forwardGFNI(x, y *byte, n int, affine *[4]uint64)
 
 //go:noescape
-func addInverseAVX2(x, y *byte, n int, nibbles *[8][16]byte, sx, sy *byte)
+func putWide(to, from *byte, n int, near *byte, factors *factor, step uintptr)
 
 //go:noescape
-func addInverseGFNI(x, y *byte, n int, affine *[4]uint64, sx, sy *byte)
+func layers4Wide(to *byte, n int, from *byte, stride int, factors *factor, step uintptr)
 
 //go:noescape
-func inverse4Wide(to *byte, n int, from *byte, stride int, c1, c2, c3 *[4]uint64)
+func layers8Wide(to *byte, n int, from *byte, stride int, factors *factor, step uintptr)
 
 //go:noescape
-func first4Wide(to *byte, n int, from *byte, stride int, c1, c2, c3 *[4]uint64, sum *byte)
-
-//go:noescape
-func addInverse4Wide(to *byte, n int, from *byte, c1, c2, c3 *[4]uint64)
+func addLayers8Wide(sum *byte, n int, from *byte, stride int, factors *factor, step uintptr)
 
 func inverse(x, y []byte, c *factor) {
 	switch {
@@ -60,40 +61,40 @@ func forward(x, y []byte, c *factor) {
 	}
 }
 
-func addInverse(x, y []byte, c *factor, sx, sy []byte) {
-	switch {
-	case useAffine:
-		addInverseGFNI(&x[0], &y[0], len(y), &c.affine, &sx[0], &sy[0])
-	case useNibbles:
-		addInverseAVX2(&x[0], &y[0], len(y), &c.nibbles, &sx[0], &sy[0])
-	default:
-		addInverseSlow(x, y, c, sx, sy)
+const factorLen = unsafe.Sizeof(factor{})
+
+// put does what Put does with most blocks, or returns false. Its writes bypass the caches, because
+// a run is longer than these. They need aligned memory.
+func put(to, blocks, near []byte, factors *[most]factor) bool {
+	if !useWide || uintptr(unsafe.Pointer(&to[0]))%64 > 0 {
+		return false
+	}
+	n := len(near)
+	_, _ = to[most*n-1], blocks[most*n-1]
+	putWide(&to[0], &blocks[0], n, &near[0], &factors[0], factorLen)
+	return true
+}
+
+// layers does the same as layersSlow.
+func layers(to []byte, n int, from []byte, stride, parts int, factors []factor, step int) {
+	if !useWide || parts < 4 {
+		layersSlow(to, n, from, stride, parts, factors, step)
+		return
+	}
+	_, _, _ = to[parts*n-1], from[(parts-1)*stride+n-1], factors[(parts-1)*step]
+	if parts == 4 {
+		layers4Wide(&to[0], n, &from[0], stride, &factors[0], uintptr(step)*factorLen)
+	} else {
+		layers8Wide(&to[0], n, &from[0], stride, &factors[0], uintptr(step)*factorLen)
 	}
 }
 
-func inverse4(to []byte, n int, from []byte, stride int, c1, c2, c3 *factor) {
+// addLayers adds what layers does with eight parts to sum, or returns false.
+func addLayers(sum []byte, n int, from []byte, stride int, factors []factor, step int) bool {
 	if !useWide {
-		inverse4Slow(to, n, from, stride, c1, c2, c3)
-		return
+		return false
 	}
-	_, _ = to[4*n-1], from[3*stride+n-1]
-	inverse4Wide(&to[0], n, &from[0], stride, &c1.affine, &c2.affine, &c3.affine)
-}
-
-func addInverse4(sum []byte, n int, from []byte, c1, c2, c3 *factor) {
-	if !useWide {
-		addInverse4Slow(sum, n, from, c1, c2, c3)
-		return
-	}
-	_, _ = sum[4*n-1], from[4*n-1]
-	addInverse4Wide(&sum[0], n, &from[0], &c1.affine, &c2.affine, &c3.affine)
-}
-
-func first4(to []byte, n int, from []byte, stride int, c1, c2, c3 *factor, sum []byte) {
-	if !useWide {
-		first4Slow(to, n, from, stride, c1, c2, c3, sum)
-		return
-	}
-	_, _, _ = to[4*n-1], from[3*stride+n-1], sum[n-1]
-	first4Wide(&to[0], n, &from[0], stride, &c1.affine, &c2.affine, &c3.affine, &sum[0])
+	_, _, _ = sum[8*n-1], from[7*stride+n-1], factors[7*step]
+	addLayers8Wide(&sum[0], n, &from[0], stride, &factors[0], uintptr(step)*factorLen)
+	return true
 }

@@ -1,3 +1,4 @@
+#include "funcdata.h"
 #include "textflag.h"
 
 // The tables of the low nibbles of low bytes, high nibbles of low bytes, low and high
@@ -85,28 +86,23 @@
 	VPXOR Y5, Y9, Y9; \
 	VPXOR Y7, Y10, Y10
 
-// SUMS adds x and y to what SI and DI point to, and goes on.
-#define SUMS \
-	VPXOR (SI), Y9, Y9; \
-	VPXOR 32(SI), Y10, Y10; \
-	VPXOR (DI), Y11, Y11; \
-	VPXOR 32(DI), Y12, Y12; \
-	VMOVDQU Y9, (SI); \
-	VMOVDQU Y10, 32(SI); \
-	VMOVDQU Y11, (DI); \
-	VMOVDQU Y12, 32(DI); \
-	ADDQ $64, CX; \
-	ADDQ $64, DX; \
-	ADDQ $64, SI; \
-	ADDQ $64, DI; \
-	SUBQ $64, AX
+#define WIDE \
+	MOVW $0xF0, AX; \
+	KMOVW AX, K1
 
-// ARGUMENTS are those that all kernels for 64 bytes have.
+// ARGUMENTS are those of the kernels for several layers.
 #define ARGUMENTS \
+	WIDE; \
 	MOVQ to+0(FP), DI; \
 	MOVQ n+8(FP), CX; \
 	MOVQ from+16(FP), SI; \
+	MOVQ stride+24(FP), R12; \
+	MOVQ factors+32(FP), BX; \
+	MOVQ step+40(FP), DX; \
 	LEAQ (CX)(CX*2), R9; \
+	LEAQ (R12)(R12*2), R8; \
+	LEAQ (SI)(R12*4), R10; \
+	LEAQ (DI)(CX*4), R11; \
 	MOVQ CX, AX
 
 // func inverseAVX2(x, y *byte, n int, nibbles *[8][16]byte)
@@ -157,43 +153,12 @@ loop:
 	VZEROUPPER
 	RET
 
-// func addInverseAVX2(x, y *byte, n int, nibbles *[8][16]byte, sx, sy *byte)
-TEXT ·addInverseAVX2(SB), NOSPLIT, $0-48
-	NIBBLES
-	MOVQ sx+32(FP), SI
-	MOVQ sy+40(FP), DI
-loop:
-	LOAD
-	ADD
-	MULADD
-	SUMS
-	JNZ loop
-	VZEROUPPER
-	RET
+// What follows does several layers of butterflies at once, on 64 bytes: the low bytes of 32 elements
+// and then their high ones. K1 selects the high ones.
 
-// func addInverseGFNI(x, y *byte, n int, affine *[4]uint64, sx, sy *byte)
-TEXT ·addInverseGFNI(SB), NOSPLIT, $0-48
-	AFFINE
-	MOVQ sx+32(FP), SI
-	MOVQ sy+40(FP), DI
-loop:
-	LOAD
-	ADD
-	MULADDBITS
-	SUMS
-	JNZ loop
-	VZEROUPPER
-	RET
-
-// What follows does the butterflies of two layers at once, on 64 bytes: the low bytes of 32
-// elements and then their high ones. K1 selects the high ones.
-#define WIDE \
-	MOVW $0xF0, AX; \
-	KMOVW AX, K1
-
-// M1 multiplies each half of an element by itself, M2 the other half.
-#define MATRICES(of, M1, M2) \
-	MOVQ of, BX; \
+// FACTOR goes to the next factor. M1 multiplies each half of an element by itself, M2 the other half.
+#define FACTOR(M1, M2) \
+	ADDQ DX, BX; \
 	VPBROADCASTQ (BX), M1; \
 	VPBROADCASTQ 24(BX), K1, M1; \
 	VPBROADCASTQ 8(BX), M2; \
@@ -207,84 +172,209 @@ loop:
 	VGF2P8AFFINEQB $0, M2, Z31, Z31; \
 	VPTERNLOGQ $0x96, Z30, Z31, X
 
-#define BUTTERFLIES \
-	BUTTERFLY(Z0, Z1, Z16, Z17); \
-	BUTTERFLY(Z2, Z3, Z18, Z19); \
-	BUTTERFLY(Z0, Z2, Z20, Z21); \
-	BUTTERFLY(Z1, Z3, Z20, Z21)
+// STORED is a butterfly whose two matrices are at R8, 128 bytes for each factor.
+#define STORED(X, Y, factor) BUTTERFLY(X, Y, (factor*128)(R8), (factor*128+64)(R8))
 
-// TAKE reads four parts from SI on, S bytes apart; S3 is three times that.
-#define TAKE(S, S3) \
-	VMOVDQU64 (SI), Z0; \
-	VMOVDQU64 (SI)(S*1), Z1; \
-	VMOVDQU64 (SI)(S*2), Z2; \
-	VMOVDQU64 (SI)(S3*1), Z3
+// ROWS reads four blocks from P on, DX bytes apart; R13 is three times that. It adds them to Z29.
+#define ROWS(P, A, B, C, D) \
+	VMOVDQU64 (P), A; \
+	VMOVDQU64 (P)(DX*1), B; \
+	VMOVDQU64 (P)(DX*2), C; \
+	VMOVDQU64 (P)(R13*1), D; \
+	VPTERNLOGQ $0x96, A, B, Z29; \
+	VPTERNLOGQ $0x96, C, D, Z29; \
+	ADDQ $64, P
 
-// PUT writes four parts from DI on, CX bytes apart, and goes on; R9 is three times CX.
-#define PUT \
-	VMOVDQU64 Z0, (DI); \
-	VMOVDQU64 Z1, (DI)(CX*1); \
-	VMOVDQU64 Z2, (DI)(CX*2); \
-	VMOVDQU64 Z3, (DI)(R9*1); \
-	ADDQ $64, SI; \
-	ADDQ $64, DI; \
+// func putWide(to, from *byte, n int, near *byte, factors *factor, step uintptr)
+TEXT ·putWide(SB), 0, $2112-48
+	NO_LOCAL_POINTERS
+	WIDE
+	LEAQ 63(SP), R8
+	ANDQ $-64, R8
+	MOVQ factors+32(FP), BX
+	MOVQ step+40(FP), DX
+	MOVQ R8, DI
+	MOVQ $15, CX
+factors:
+	ADDQ $128, DI
+	FACTOR(Z0, Z1)
+	VMOVDQU64 Z0, (DI)
+	VMOVDQU64 Z1, 64(DI)
+	DECQ CX
+	JNZ factors
+	MOVQ to+0(FP), DI
+	MOVQ from+8(FP), SI
+	MOVQ n+16(FP), DX
+	MOVQ near+24(FP), R9
+	LEAQ (DX)(DX*2), R13
+	LEAQ (SI)(DX*4), R10
+	LEAQ (R10)(DX*4), R11
+	LEAQ (R11)(DX*4), R12
+	MOVQ DX, CX
+loop:
+	VMOVDQU64 (R9), Z29
+	ROWS(SI, Z0, Z1, Z2, Z3)
+	ROWS(R10, Z4, Z5, Z6, Z7)
+	ROWS(R11, Z8, Z9, Z10, Z11)
+	ROWS(R12, Z12, Z13, Z14, Z15)
+	VMOVDQU64 Z29, (R9)
+	STORED(Z0, Z1, 1)
+	STORED(Z2, Z3, 3)
+	STORED(Z4, Z5, 5)
+	STORED(Z6, Z7, 7)
+	STORED(Z8, Z9, 9)
+	STORED(Z10, Z11, 11)
+	STORED(Z12, Z13, 13)
+	STORED(Z14, Z15, 15)
+	STORED(Z0, Z2, 2)
+	STORED(Z1, Z3, 2)
+	STORED(Z4, Z6, 6)
+	STORED(Z5, Z7, 6)
+	STORED(Z8, Z10, 10)
+	STORED(Z9, Z11, 10)
+	STORED(Z12, Z14, 14)
+	STORED(Z13, Z15, 14)
+	STORED(Z0, Z4, 4)
+	STORED(Z1, Z5, 4)
+	STORED(Z2, Z6, 4)
+	STORED(Z3, Z7, 4)
+	STORED(Z8, Z12, 12)
+	STORED(Z9, Z13, 12)
+	STORED(Z10, Z14, 12)
+	STORED(Z11, Z15, 12)
+	STORED(Z0, Z8, 8)
+	STORED(Z1, Z9, 8)
+	STORED(Z2, Z10, 8)
+	STORED(Z3, Z11, 8)
+	STORED(Z4, Z12, 8)
+	STORED(Z5, Z13, 8)
+	STORED(Z6, Z14, 8)
+	STORED(Z7, Z15, 8)
+	VMOVNTDQ Z0, (DI)
+	VMOVNTDQ Z1, 64(DI)
+	VMOVNTDQ Z2, 128(DI)
+	VMOVNTDQ Z3, 192(DI)
+	VMOVNTDQ Z4, 256(DI)
+	VMOVNTDQ Z5, 320(DI)
+	VMOVNTDQ Z6, 384(DI)
+	VMOVNTDQ Z7, 448(DI)
+	VMOVNTDQ Z8, 512(DI)
+	VMOVNTDQ Z9, 576(DI)
+	VMOVNTDQ Z10, 640(DI)
+	VMOVNTDQ Z11, 704(DI)
+	VMOVNTDQ Z12, 768(DI)
+	VMOVNTDQ Z13, 832(DI)
+	VMOVNTDQ Z14, 896(DI)
+	VMOVNTDQ Z15, 960(DI)
+	ADDQ $1024, DI
+	ADDQ $64, R9
+	SUBQ $64, CX
+	JNZ loop
+	SFENCE
+	VZEROUPPER
+	RET
+
+// TAKE reads four parts from P on. It fetches what comes next into the cache.
+#define TAKE(P, A, B, C, D) \
+	PREFETCHT0 256(P); \
+	PREFETCHT0 256(P)(R12*1); \
+	PREFETCHT0 256(P)(R12*2); \
+	PREFETCHT0 256(P)(R8*1); \
+	VMOVDQU64 (P), A; \
+	VMOVDQU64 (P)(R12*1), B; \
+	VMOVDQU64 (P)(R12*2), C; \
+	VMOVDQU64 (P)(R8*1), D; \
+	ADDQ $64, P
+
+// SUMS adds four parts from P on, and fetches those from NEXT on into the cache.
+#define SUMS(P, NEXT, A, B, C, D) \
+	PREFETCHT0 (NEXT); \
+	PREFETCHT0 (NEXT)(CX*1); \
+	PREFETCHT0 (NEXT)(CX*2); \
+	PREFETCHT0 (NEXT)(R9*1); \
+	VPXORQ (P), A, A; \
+	VPXORQ (P)(CX*1), B, B; \
+	VPXORQ (P)(CX*2), C, C; \
+	VPXORQ (P)(R9*1), D, D; \
+	ADDQ $64, NEXT
+
+// PUT writes four parts from P on.
+#define PUT(P, A, B, C, D) \
+	VMOVDQU64 A, (P); \
+	VMOVDQU64 B, (P)(CX*1); \
+	VMOVDQU64 C, (P)(CX*2); \
+	VMOVDQU64 D, (P)(R9*1); \
+	ADDQ $64, P
+
+#define FACTORS8 \
+	FACTOR(Z8, Z9); \
+	FACTOR(Z10, Z11); \
+	FACTOR(Z12, Z13); \
+	FACTOR(Z14, Z15); \
+	FACTOR(Z16, Z17); \
+	FACTOR(Z18, Z19); \
+	FACTOR(Z20, Z21)
+
+#define LAYERS8 \
+	TAKE(SI, Z0, Z1, Z2, Z3); \
+	TAKE(R10, Z4, Z5, Z6, Z7); \
+	BUTTERFLY(Z0, Z1, Z8, Z9); \
+	BUTTERFLY(Z2, Z3, Z12, Z13); \
+	BUTTERFLY(Z4, Z5, Z16, Z17); \
+	BUTTERFLY(Z6, Z7, Z20, Z21); \
+	BUTTERFLY(Z0, Z2, Z10, Z11); \
+	BUTTERFLY(Z1, Z3, Z10, Z11); \
+	BUTTERFLY(Z4, Z6, Z18, Z19); \
+	BUTTERFLY(Z5, Z7, Z18, Z19); \
+	BUTTERFLY(Z0, Z4, Z14, Z15); \
+	BUTTERFLY(Z1, Z5, Z14, Z15); \
+	BUTTERFLY(Z2, Z6, Z14, Z15); \
+	BUTTERFLY(Z3, Z7, Z14, Z15)
+
+// func layers4Wide(to *byte, n int, from *byte, stride int, factors *factor, step uintptr)
+TEXT ·layers4Wide(SB), NOSPLIT, $0-48
+	ARGUMENTS
+	FACTOR(Z8, Z9)
+	FACTOR(Z10, Z11)
+	FACTOR(Z12, Z13)
+loop:
+	TAKE(SI, Z0, Z1, Z2, Z3)
+	BUTTERFLY(Z0, Z1, Z8, Z9)
+	BUTTERFLY(Z2, Z3, Z12, Z13)
+	BUTTERFLY(Z0, Z2, Z10, Z11)
+	BUTTERFLY(Z1, Z3, Z10, Z11)
+	PUT(DI, Z0, Z1, Z2, Z3)
 	SUBQ $64, AX
-
-// func inverse4Wide(to *byte, n int, from *byte, stride int, c1, c2, c3 *[4]uint64)
-TEXT ·inverse4Wide(SB), NOSPLIT, $0-56
-	WIDE
-	MATRICES(c1+32(FP), Z16, Z17)
-	MATRICES(c2+40(FP), Z18, Z19)
-	MATRICES(c3+48(FP), Z20, Z21)
-	ARGUMENTS
-	MOVQ stride+24(FP), DX
-	LEAQ (DX)(DX*2), R8
-loop:
-	TAKE(DX, R8)
-	BUTTERFLIES
-	PUT
 	JNZ loop
 	VZEROUPPER
 	RET
 
-// func first4Wide(to *byte, n int, from *byte, stride int, c1, c2, c3 *[4]uint64, sum *byte)
-TEXT ·first4Wide(SB), NOSPLIT, $0-64
-	WIDE
-	MATRICES(c1+32(FP), Z16, Z17)
-	MATRICES(c2+40(FP), Z18, Z19)
-	MATRICES(c3+48(FP), Z20, Z21)
+// func layers8Wide(to *byte, n int, from *byte, stride int, factors *factor, step uintptr)
+TEXT ·layers8Wide(SB), NOSPLIT, $0-48
 	ARGUMENTS
-	MOVQ stride+24(FP), DX
-	LEAQ (DX)(DX*2), R8
-	MOVQ sum+56(FP), R10
+	FACTORS8
 loop:
-	TAKE(DX, R8)
-	VPXORQ (R10), Z0, Z4
-	VPTERNLOGQ $0x96, Z1, Z2, Z4
-	VPXORQ Z3, Z4, Z4
-	VMOVDQU64 Z4, (R10)
-	ADDQ $64, R10
-	BUTTERFLIES
-	PUT
+	LAYERS8
+	PUT(DI, Z0, Z1, Z2, Z3)
+	PUT(R11, Z4, Z5, Z6, Z7)
+	SUBQ $64, AX
 	JNZ loop
 	VZEROUPPER
 	RET
 
-// func addInverse4Wide(to *byte, n int, from *byte, c1, c2, c3 *[4]uint64)
-TEXT ·addInverse4Wide(SB), NOSPLIT, $0-48
-	WIDE
-	MATRICES(c1+24(FP), Z16, Z17)
-	MATRICES(c2+32(FP), Z18, Z19)
-	MATRICES(c3+40(FP), Z20, Z21)
+// func addLayers8Wide(sum *byte, n int, from *byte, stride int, factors *factor, step uintptr)
+TEXT ·addLayers8Wide(SB), NOSPLIT, $0-48
 	ARGUMENTS
+	FACTORS8
+	LEAQ (R11)(CX*4), R13
+	LEAQ (R13)(CX*4), BX
 loop:
-	TAKE(CX, R9)
-	BUTTERFLIES
-	VPXORQ (DI), Z0, Z0
-	VPXORQ (DI)(CX*1), Z1, Z1
-	VPXORQ (DI)(CX*2), Z2, Z2
-	VPXORQ (DI)(R9*1), Z3, Z3
-	PUT
+	LAYERS8
+	SUMS(DI, R13, Z0, Z1, Z2, Z3)
+	SUMS(R11, BX, Z4, Z5, Z6, Z7)
+	PUT(DI, Z0, Z1, Z2, Z3)
+	PUT(R11, Z4, Z5, Z6, Z7)
+	SUBQ $64, AX
 	JNZ loop
 	VZEROUPPER
 	RET

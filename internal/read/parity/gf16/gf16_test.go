@@ -12,56 +12,52 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-const width = 64
-
-// encode is how an Encoder is used.
+// encode is how an Encoder is used, for blocks of Width bytes.
 func encode(m int, data [][]byte) []byte {
 	e := NewEncoder(m)
-	sum := make([]byte, m*width)
-	work := make([]byte, m*width)
+	n := e.Together()
+	stride := e.Stride(Width)
+	sums, band := make([]byte, m*Width), make([]byte, m/n*stride)
+	work := make([]byte, m*Piece)
 	for run := 0; run*m < len(data); run++ {
 		e.Run(run)
-		clear(work)
-		n := min(m, len(data)-run*m)
-		for i := range n {
-			copy(work[i*width:], data[run*m+i])
-		}
-		// Pieces may come in parts.
-		cut := n * 3 / 7
-		other := make([]byte, len(work))
-		copy(other, work[:cut*width])
-		clear(work[:cut*width])
-		e.Add(sum, other, width, 0, cut, nil)
-		// So may several at once.
-		var done []bool
-		if m >= Together {
-			done = make([]bool, m/Together)
-			for i := (cut + Together - 1) / Together; i < n/Together; i += 1 + i%2 {
-				done[i] = true
-				const stride = 64 + width
-				blocks, near, want := make([]byte, Together*stride), make([]byte, width), make([]byte, width)
-				for j := range Together {
-					copy(blocks[j*stride:], data[run*m+Together*i+j])
-					subtle.XORBytes(want, want, data[run*m+Together*i+j])
-				}
-				e.Put(work, width, Together*i, blocks, stride, near, make([]byte, Together*width))
-				if !bytes.Equal(near, want) {
-					panic("the sum of neighbours is wrong")
-				}
+		clear(band)
+		parts := 0
+		for ; parts < m/n && run*m+parts*n < len(data); parts++ {
+			blocks := data[run*m+parts*n:]
+			blocks = blocks[:min(n, len(blocks))]
+			near, want := bytes.Clone(data[0]), bytes.Clone(data[0])
+			for _, b := range blocks {
+				subtle.XORBytes(want, want, b)
+			}
+			all := make([]byte, n*Width)
+			copy(all, bytes.Join(blocks, nil))
+			e.Put(band[parts*stride:][:n*Width], all, near, parts*n)
+			if !bytes.Equal(near, want) {
+				panic("the sum of neighbours is wrong")
 			}
 		}
-		e.Add(sum, work, width, cut, n, done)
+		for t := range Width / Piece {
+			e.Add(sums[t*m*Piece:][:m*Piece], work, band[t*n*Piece:], stride, parts)
+		}
 	}
 	e.Finish()
-	e.Parity(sum, width, m)
-	return sum
+	parity := make([]byte, m*Width)
+	for t := range Width / Piece {
+		sum := sums[t*m*Piece:][:m*Piece]
+		e.Parity(sum, work, m)
+		for i := range m {
+			copy(parity[i*Width+t*Piece:], sum[i*Piece:][:Piece])
+		}
+	}
+	return parity
 }
 
 // What is encoded here is what the library encodes, with each kind of kernel.
 func TestSameAsLeopard(t *testing.T) {
 	testkit.Serial(t)
 	rnd := rand.NewChaCha8([32]byte{22})
-	for _, c := range []struct{ n, r int }{{1, 1}, {1, 2}, {2, 2}, {3, 2}, {5, 3}, {100, 7}, {256, 16}, {1000, 64}, {1025, 1024}, {3000, 100}, {60000, 3000}} {
+	for _, c := range []struct{ n, r int }{{1, 1}, {1, 2}, {2, 2}, {3, 2}, {5, 3}, {100, 7}, {256, 16}, {600, 20}, {1000, 64}, {3000, 100}, {1000, 250}, {1000, 500}, {1025, 1024}, {5000, 2000}, {60000, 3000}} {
 		t.Run(fmt.Sprintf("%d+%d", c.n, c.r), func(t *testing.T) {
 			lib, err := reedsolomon.New(c.n, c.r, reedsolomon.WithLeopardGF16(true))
 			if err != nil {
@@ -69,7 +65,7 @@ func TestSameAsLeopard(t *testing.T) {
 			}
 			all := make([][]byte, c.n+c.r)
 			for i := range all {
-				all[i] = make([]byte, width)
+				all[i] = make([]byte, Width)
 				if i < c.n {
 					rnd.Read(all[i])
 				}
@@ -88,17 +84,26 @@ func TestSameAsLeopard(t *testing.T) {
 	}
 }
 
-func BenchmarkAdd(b *testing.B) {
-	for _, m := range []int{64, 1024, 4096} {
+func BenchmarkRun(b *testing.B) {
+	const block = 32 << 10
+	for _, m := range []int{64, 1024} {
 		b.Run(fmt.Sprint(m), func(b *testing.B) {
 			kernels(func(name string) {
+				e := NewEncoder(m)
+				n := e.Together()
+				blocks, near, work := make([]byte, n*block), make([]byte, block), make([]byte, m*Piece)
+				stride := e.Stride(block)
+				sums, band := make([]byte, m*block), make([]byte, m/n*stride)
+				e.Run(1)
 				b.Run(name, func(b *testing.B) {
-					e := NewEncoder(m)
-					work, sum := make([]byte, m*Width), make([]byte, m*Width)
-					e.Run(1)
-					b.SetBytes(int64(len(work)))
+					b.SetBytes(int64(len(sums)))
 					for b.Loop() {
-						e.Add(sum, work, Width, 0, m, nil)
+						for at := 0; at < m; at += n {
+							e.Put(band[at/n*stride:][:n*block], blocks, near, at)
+						}
+						for t := range block / Piece {
+							e.Add(sums[t*m*Piece:][:m*Piece], work, band[t*n*Piece:], stride, m/n)
+						}
 					}
 				})
 			})

@@ -1,0 +1,46 @@
+#include "textflag.h"
+
+// STEP multiplies eight sums by a power, and adds words, mixed.
+#define STEP(at, SUMS) \
+	VMOVDQU64 at(SI), Z16; \
+	VPSRLQ $32, Z16, Z17; \
+	VPMULLQ Z18, SUMS, SUMS; \
+	VPXORQ Z16, Z17, Z16; \
+	VPADDQ Z16, SUMS, SUMS
+
+// func rollWide(sums *[64]uint64, b *byte, n int, power uint64)
+TEXT ·rollWide(SB), NOSPLIT, $0-32
+	MOVQ sums+0(FP), DI
+	MOVQ b+8(FP), SI
+	MOVQ n+16(FP), CX
+	VPBROADCASTQ power+24(FP), Z18
+	VPXORQ Z0, Z0, Z0
+	VPXORQ Z1, Z1, Z1
+	VPXORQ Z2, Z2, Z2
+	VPXORQ Z3, Z3, Z3
+	VPXORQ Z4, Z4, Z4
+	VPXORQ Z5, Z5, Z5
+	VPXORQ Z6, Z6, Z6
+	VPXORQ Z7, Z7, Z7
+loop:
+	STEP(0, Z0)
+	STEP(64, Z1)
+	STEP(128, Z2)
+	STEP(192, Z3)
+	STEP(256, Z4)
+	STEP(320, Z5)
+	STEP(384, Z6)
+	STEP(448, Z7)
+	ADDQ $512, SI
+	SUBQ $512, CX
+	JNZ loop
+	VMOVDQU64 Z0, (DI)
+	VMOVDQU64 Z1, 64(DI)
+	VMOVDQU64 Z2, 128(DI)
+	VMOVDQU64 Z3, 192(DI)
+	VMOVDQU64 Z4, 256(DI)
+	VMOVDQU64 Z5, 320(DI)
+	VMOVDQU64 Z6, 384(DI)
+	VMOVDQU64 Z7, 448(DI)
+	VZEROUPPER
+	RET
