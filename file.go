@@ -40,13 +40,18 @@ func (a *Archive) Open(ctx context.Context, name string) (*File, error) {
 
 // OpenEntry opens an entry that the archive returned. The caller must close the file.
 func (a *Archive) OpenEntry(ctx context.Context, e Entry) (*File, error) {
-	if !e.Kind.HasContent() {
-		return nil, &fs.PathError{Op: "open", Path: e.Name, Err: errors.New("is a " + kindWord(e.Kind))}
-	}
-	if err := a.src.Fault(e); err != nil {
+	if err := a.openable(e); err != nil {
 		return nil, err
 	}
 	return &File{a: a, e: e, ctx: ctx}, nil
+}
+
+// openable returns why an entry cannot be opened.
+func (a *Archive) openable(e Entry) error {
+	if !e.Kind.HasContent() {
+		return &fs.PathError{Op: "open", Path: e.Name, Err: errors.New("is a " + kindWord(e.Kind))}
+	}
+	return a.src.Fault(e)
 }
 
 // kindWord is what people call a kind.
@@ -148,11 +153,9 @@ func (f *File) Stat() (fs.FileInfo, error) {
 // Content of up to 1 MiB is compared before its first byte is written. Longer content is compared
 // while it is copied; if it is damaged, WriteContent returns a [*DigestError] at the end.
 func (a *Archive) WriteContent(ctx context.Context, w io.Writer, e Entry) error {
-	f, err := a.OpenEntry(ctx, e)
-	if err != nil {
+	if err := a.openable(e); err != nil {
 		return err
 	}
-	defer f.Close()
 	return a.src.Copy(ctx, w, e)
 }
 

@@ -56,28 +56,14 @@ func gatePeers() []s3Server {
 			p.missing = fmt.Sprintf("%s is not installed, and $%s does not name it", name, variable)
 		}
 		p.start = func(s *suite, dir string) (*served, error) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
+			if err := os.MkdirAll(dir, 0o777); err != nil {
 				return nil, err
 			}
-			addr := l.Addr().String()
-			cmd := exec.CommandContext(s.ctx, program, args(addr, dir)...)
-			cmd.Env = append(os.Environ(), "MINIO_ROOT_USER="+benchKey, "MINIO_ROOT_PASSWORD="+benchSecret, "MINIO_BROWSER=off", "MINIO_UPDATE=off")
-			if err := errors.Join(l.Close(), os.MkdirAll(dir, 0o777), cmd.Start()); err != nil {
-				return nil, err
-			}
-			v := &served{cmd, "http://" + addr}
-			for range 500 {
-				// It answers without a key when it is ready, if with an error.
-				if r, err := http.Get(v.url + "/"); err == nil {
-					r.Body.Close()
-					if r.StatusCode < 500 {
-						return v, nil
-					}
-				}
-				time.Sleep(20 * time.Millisecond)
-			}
-			return nil, errors.Join(fmt.Errorf("%s: no server after 10 s", name), cmd.Process.Kill(), cmd.Wait())
+			return s.startQuiet(func(addr string) *exec.Cmd {
+				cmd := exec.CommandContext(s.ctx, program, args(addr, dir)...)
+				cmd.Env = append(os.Environ(), "MINIO_ROOT_USER="+benchKey, "MINIO_ROOT_PASSWORD="+benchSecret, "MINIO_BROWSER=off", "MINIO_UPDATE=off")
+				return cmd
+			})
 		}
 		return p
 	}
@@ -498,7 +484,7 @@ func init() {
 		}))
 		add(fmt.Sprintf("PUT of 4 KiB, 16 clients, %d in a second", pace), gatePhase("paced", func(p *phase, ours *life) []goal { return []goal{late(p, ours)} }))
 		for _, g := range []struct{ what, phase string }{{"GET of 4 KiB from the log, 16 clients", "GET"}, {"GET of 4 KiB from archives, 16 clients", "GET later"}} {
-			add(g.what, gatePhase(g.phase, func(p *phase, _ *life) []goal { return []goal{cpuOfEach(p.n, 80*time.Microsecond)} }))
+			add(g.what, gatePhase(g.phase, func(p *phase, _ *life) []goal { return []goal{cpuOfEach(p.n, 60*time.Microsecond)} }))
 		}
 		add("nine GETs to a PUT, 16 clients", gatePhase("mixed", func(*phase, *life) []goal { return nil }))
 		add("bytes on the disk", func(r *row, ours, peer *life, quick bool) {

@@ -60,6 +60,62 @@ func (s *suite) startServer(says string, args ...string) (*served, error) {
 	return &served{cmd, url}, nil
 }
 
+// startQuiet starts a server that does not print its address, and waits until it answers.
+func (s *suite) startQuiet(at func(addr string) *exec.Cmd) (*served, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	v := &served{at(l.Addr().String()), "http://" + l.Addr().String()}
+	if err := errors.Join(l.Close(), v.cmd.Start()); err != nil {
+		return nil, err
+	}
+	for range 500 {
+		// Servers of buckets answer without a key when they are ready, if with an error.
+		if r, err := http.Get(v.url + "/"); err == nil {
+			r.Body.Close()
+			if r.StatusCode < 500 {
+				return v, nil
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return nil, errors.Join(fmt.Errorf("%s: no server after 10 s", v.cmd.Path), v.cmd.Process.Kill(), v.cmd.Wait())
+}
+
+// A filePeer serves the files of a folder.
+type filePeer struct {
+	name  string
+	start func(s *suite, dir string) (*served, error)
+}
+
+var goFiles = filePeer{"http.FileServer", func(s *suite, dir string) (*served, error) {
+	return s.startServer("serving ", s.self, filesVerb, dir)
+}}
+
+var nginxFiles = filePeer{"nginx", func(s *suite, dir string) (*served, error) {
+	return s.startQuiet(func(addr string) *exec.Cmd {
+		conf := filepath.Join(s.out, "nginx.conf")
+		text := fmt.Sprintf("worker_processes auto; daemon off; pid %s.pid; error_log stderr; events {} http { access_log off; sendfile on; keepalive_requests 1000000;", conf)
+		for _, of := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+			text += fmt.Sprintf(" %s_temp_path %s.%s;", of, conf, of)
+		}
+		text += fmt.Sprintf(" server { listen %s; root %q; } }\n", addr, dir)
+		if err := os.WriteFile(conf, []byte(text), 0o666); err != nil {
+			return &exec.Cmd{Err: err}
+		}
+		return exec.CommandContext(s.ctx, "nginx", "-c", conf, "-e", "stderr")
+	})
+}}
+
+var caddyFiles = filePeer{"caddy", func(s *suite, dir string) (*served, error) {
+	return s.startQuiet(func(addr string) *exec.Cmd {
+		cmd := exec.CommandContext(s.ctx, "caddy", "file-server", "--listen", addr, "--root", dir)
+		cmd.Env = append(os.Environ(), "HOME="+s.out, "XDG_CONFIG_HOME="+s.out, "XDG_DATA_HOME="+s.out)
+		return cmd
+	})
+}}
+
 // end stops a server and returns its figures.
 func (v *served) end() (figures, error) {
 	// The system's figure for a child includes the memory of this program.
@@ -131,13 +187,16 @@ func fetchAll(ctx context.Context, url string, names []string, clients int, sign
 // serveContest compares http.FileServer, which serves the files of a tree, with holdall, which
 // serves an archive of them.
 func serveContest(tree func(*suite) (string, error), requests, clients int, goals ...goal) func(*suite) (row, error) {
-	return servedAs("caf", false, tree, requests, clients, goals...)
+	return servedAs(goFiles, "caf", false, tree, requests, clients, goals...)
 }
 
-// servedAs is serveContest for an archive of a format. With s3, its clients are those of S3, which sign their
-// requests; the peer's do not.
-func servedAs(format string, s3 bool, tree func(*suite) (string, error), requests, clients int, goals ...goal) func(*suite) (row, error) {
+// servedAs is serveContest for an archive of a format, and any peer. With s3, the archive's clients are those of S3,
+// which sign their requests; the peer's do not.
+func servedAs(peer filePeer, format string, s3 bool, tree func(*suite) (string, error), requests, clients int, goals ...goal) func(*suite) (row, error) {
 	return func(s *suite) (r row, err error) {
+		if peer.name != goFiles.name && !have(peer.name) {
+			return r, fmt.Errorf("%w: %s is not installed", errSkipped, peer.name)
+		}
 		dir, err := tree(s)
 		if err != nil {
 			return r, err
@@ -176,8 +235,8 @@ func servedAs(format string, s3 bool, tree func(*suite) (string, error), request
 		for i := range names {
 			names[i] = all[rnd.IntN(len(all))]
 		}
-		ours, says, in := []string{s.bin, "serve", "--addr", "127.0.0.1:0", archive}, "serving ", ""
-		r.peer, r.ours = "http.FileServer", "holdall serve"
+		ours, says, in := []string{s.bin, "serve", "--addr", "127.0.0.1:0", archive}, "serving ", "/"
+		r.peer, r.ours = peer.name, "holdall serve"
 		if s3 {
 			ours, says, in = append(ours, "--s3", "--s3-addr", "127.0.0.1:0", "--s3-key", benchKey+":"+benchSecret), "serving buckets", "/"+filepath.Base(archive)+"/"
 			r.ours += " --s3"
@@ -185,19 +244,20 @@ func servedAs(format string, s3 bool, tree func(*suite) (string, error), request
 		var came [2]int64
 		for range s.n + 1 {
 			for i, side := range []struct {
-				says, in string
-				args     []string
-				took     **figures
-			}{{"serving ", "", []string{s.self, filesVerb, dir}, &r.peerTook}, {says, in, ours, &r.oursTook}} {
-				v, err := s.startServer(side.says, side.args...)
+				in    string
+				start func() (*served, error)
+				took  **figures
+			}{{"/", func() (*served, error) { return peer.start(s, dir) }, &r.peerTook}, {in, func() (*served, error) { return s.startServer(says, ours...) }, &r.oursTook}} {
+				v, err := side.start()
 				if err != nil {
 					return r, err
 				}
 				// The first request opens the archive, and is not measured.
-				_, err = fetchAll(s.ctx, v.url+side.in, names[:1], 1, side.in != "")
+				at, signed := strings.TrimSuffix(v.url, "/")+side.in, s3 && i == 1
+				_, err = fetchAll(s.ctx, at, names[:1], 1, signed)
 				start := time.Now()
 				if err == nil {
-					came[i], err = fetchAll(s.ctx, v.url+side.in, names, clients, side.in != "")
+					came[i], err = fetchAll(s.ctx, at, names, clients, signed)
 				}
 				wall := time.Since(start)
 				f, eerr := v.end()
@@ -214,7 +274,7 @@ func servedAs(format string, s3 bool, tree func(*suite) (string, error), request
 		if came[0] != came[1] {
 			return r, fmt.Errorf("%d bytes came of files, %d of the archive", came[0], came[1])
 		}
-		if s3 {
+		if requests > 1 {
 			r.notes = append(r.notes, fmt.Sprintf("%.1f µs of CPU a request, peer %.1f", perFile(r.oursTook.cpu, requests), perFile(r.peerTook.cpu, requests)))
 		}
 		r.notes = append(r.notes, fmt.Sprintf("%.0f requests/s and %.0f MiB/s, peer %.0f and %.0f", float64(requests)/r.oursTook.wall.Seconds(), float64(came[1])/r.oursTook.wall.Seconds()/(1<<20),

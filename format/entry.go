@@ -91,7 +91,8 @@ func (d Digest) String() string {
 	if d.Algo == "" {
 		return ""
 	}
-	return d.Algo + ":" + hex.EncodeToString([]byte(d.Sum))
+	var room [128]byte
+	return string(hex.AppendEncode(append(append(room[:0], d.Algo...), ':'), []byte(d.Sum)))
 }
 
 // An Extent is a run of an entry's content, and the place where it is stored. The bytes [At,

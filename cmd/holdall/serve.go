@@ -412,8 +412,8 @@ func (a *app) listen(ctx context.Context, doors []*entrance, o serving) error {
 			return errors.Join(fmt.Errorf("%s: %w", d.addr, err), closeAll(doors))
 		}
 		d.at = ln.Addr().(*net.TCPAddr)
-		if d.ln = ln; crypto != nil {
-			d.ln = tls.NewListener(ln, crypto)
+		if d.ln = serve.Joined(ln); crypto != nil {
+			d.ln = tls.NewListener(d.ln, crypto)
 		}
 		switch {
 		case d.at.IP.IsLoopback():
@@ -453,6 +453,7 @@ func answerAt(ctx context.Context, doors []*entrance, errs *log.Logger) error {
 			MaxHeaderBytes: 64 << 10,
 			ErrorLog:       errs,
 			BaseContext:    func(net.Listener) context.Context { return requests },
+			ConnContext:    serve.JoinedContext,
 		}
 		servers = append(servers, srv)
 		go func() { failed <- srv.Serve(d.ln) }()

@@ -67,6 +67,19 @@ func (d *discarded) Header() http.Header         { return d.header }
 func (d *discarded) WriteHeader(code int)        { d.code = code }
 func (d *discarded) Write(p []byte) (int, error) { return len(p), nil }
 
+// BenchmarkFile answers requests for a file of 10 kB, without HTTP itself.
+func BenchmarkFile(b *testing.B) {
+	site := smallFile(b, 10_000)
+	r := httptest.NewRequest(http.MethodGet, "/f/x/d/f.bin", nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		w := &discarded{header: http.Header{}}
+		if site.ServeHTTP(w, r); w.code != http.StatusOK {
+			b.Fatal(w.code)
+		}
+	}
+}
+
 // BenchmarkS3Object answers signed requests for an object of 4 KiB, without
 // HTTP itself.
 func BenchmarkS3Object(b *testing.B) {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -29,10 +28,13 @@ const maxRanges = 64
 // content, only the requested bytes are read.
 const sniffMost = 1 << 20
 
+// mostSniffed is how many bytes of an entry its type is determined from.
+const mostSniffed = 512
+
 // sniff determines the type of an entry from its first bytes. The result is
 // the same for each request.
 func (h *handler) sniff(ctx context.Context, e holdall.Entry) string {
-	b := make([]byte, min(e.Size, 512))
+	b := make([]byte, min(e.Size, mostSniffed))
 	n, err := h.a.ReadAt(ctx, e, b, 0)
 	if err != nil && err != io.EOF || n < len(b) {
 		return unknownType // reading the content will report the error
@@ -46,15 +48,19 @@ func (h *handler) content(w http.ResponseWriter, r *http.Request, e holdall.Entr
 		return
 	}
 	head := w.Header()
-	ctype := typeOf(e.Name)
 	text, isMade := e.Ref.(made)
-	if ctype == unknownType && !isMade && !h.bucket && e.Size > 0 && e.Size <= sniffMost {
-		ctype = h.sniff(r.Context(), e)
-	}
-	head.Set("Content-Type", ctype)
+	sniffs := false
 	h.setKept(head, e)
-	head.Set("Content-Security-Policy", policyOf(head.Get("Content-Type")))
-	if r.URL.Query().Has("download") {
+	if head["Content-Type"] == nil {
+		ctype := typeOf(e.Name)
+		if sniffs = ctype == unknownType && !isMade && !h.bucket && e.Size > 0 && e.Size <= sniffMost; sniffs && r.Header["Range"] != nil {
+			// Each part of a response may have the type, before anything is read.
+			ctype, sniffs = h.sniff(r.Context(), e), false
+		}
+		head["Content-Type"] = []string{ctype}
+	}
+	head["Content-Security-Policy"] = policyOf(head.Get("Content-Type")) // that of text is that of an unknown type
+	if r.URL.RawQuery != "" && r.URL.Query().Has("download") {
 		head.Set("Content-Disposition", attachment(path.Base(e.Name)))
 	}
 	var written time.Time
@@ -64,7 +70,7 @@ func (h *handler) content(w http.ResponseWriter, r *http.Request, e holdall.Entr
 	} else if !h.a.IsDir() { // files of a folder change while it is served
 		written = e.ModTime
 		if tag := h.etag(r.Context(), e); tag != "" {
-			head.Set("ETag", tag)
+			head["Etag"] = []string{tag}
 		}
 	}
 	if isMade {
@@ -75,13 +81,12 @@ func (h *handler) content(w http.ResponseWriter, r *http.Request, e holdall.Entr
 		r = r.Clone(r.Context())
 		r.Header.Del("Range")
 	}
-	src := &source{h: h, ctx: r.Context(), e: e}
-	a := &answer{ResponseWriter: w, src: src, size: e.Size}
-	http.ServeContent(a, r, "", written, src)
-	err := src.failed()
+	a := &answer{ResponseWriter: w, src: source{h: h, ctx: r.Context(), e: e}, sniffs: sniffs}
+	http.ServeContent(a, r, "", written, &a.src)
+	err := a.src.failed()
 	switch {
 	case err == nil && a.gone == nil:
-		a.release()
+		a.release(nil)
 	case err == nil || r.Context().Err() != nil:
 		panic(http.ErrAbortHandler)
 	case !a.released:
@@ -112,7 +117,7 @@ func (h *handler) etag(ctx context.Context, e holdall.Entry) string {
 			return ""
 		}
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %d", h.a.Version, e.Name, e.Size))
+	sum := sha256.Sum256(identity(h.a, e))
 	return `"` + hex.EncodeToString(sum[:16]) + `"`
 }
 
@@ -165,28 +170,37 @@ func (s *source) failed() error {
 // content that cannot be read at all does not get a 200.
 type answer struct {
 	http.ResponseWriter
-	src      *source
-	size     int64
+	src      source
+	sniffs   bool // the content says its type
 	code     int
 	released bool
+	sent     int64
 	gone     error // why sending stopped early
 }
 
 func (a *answer) WriteHeader(code int) { a.code = cmp.Or(a.code, code) }
 
-func (a *answer) release() {
+// release sends the status. p is what is sent first, if there is anything.
+func (a *answer) release(p []byte) {
 	if a.released {
 		return
 	}
 	a.released = true
 	head := a.Header()
+	if e := a.src.e; a.sniffs && a.code != http.StatusNotModified && a.code < http.StatusBadRequest {
+		if n := min(e.Size, mostSniffed); int64(len(p)) >= n {
+			head["Content-Type"] = []string{sniffed(p[:n], n == e.Size)}
+		} else {
+			head.Set("Content-Type", a.src.h.sniff(a.src.ctx, e))
+		}
+	}
 	if a.code >= http.StatusBadRequest {
 		ctype := head.Get("Content-Type")
 		dropKept(head)
 		head.Set("Content-Type", ctype)
 	}
 	if a.code == http.StatusOK && head.Get("Content-Encoding") != "" {
-		head.Set("Content-Length", strconv.FormatInt(a.size, 10)) // which ServeContent leaves out
+		head.Set("Content-Length", strconv.FormatInt(a.src.e.Size, 10)) // which ServeContent leaves out
 	}
 	if a.code != 0 {
 		a.ResponseWriter.WriteHeader(a.code)
@@ -197,8 +211,9 @@ func (a *answer) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	a.release()
+	a.release(p)
 	n, err := a.ResponseWriter.Write(p)
+	a.sent += int64(n)
 	a.gone = cmp.Or(a.gone, err)
 	return n, err
 }
@@ -206,17 +221,17 @@ func (a *answer) Write(p []byte) (int, error) {
 // ReadFrom lets io.CopyN pass the source and the number of bytes. So the
 // content can be read in the best way, and never beyond its range.
 func (a *answer) ReadFrom(r io.Reader) (int64, error) {
-	if l, ok := r.(*io.LimitedReader); ok && l.R == io.Reader(a.src) {
-		w := &counter{w: a}
+	if l, ok := r.(*io.LimitedReader); ok && l.R == io.Reader(&a.src) {
+		before := a.sent
 		n, err := a.handOn(l.N)
-		if w.n = n; err == nil && n < l.N {
-			err = a.src.writeTo(w, l.N-n)
+		if a.sent += n; err == nil && n < l.N {
+			err = a.src.writeTo(a, l.N-n)
 		}
 		if err != nil && a.gone == nil {
 			a.src.fail(err)
 		}
-		l.N -= w.n
-		return w.n, err
+		l.N -= a.sent - before
+		return a.sent - before, err
 	}
 	return io.Copy(struct{ io.Writer }{a}, r)
 }
@@ -230,7 +245,7 @@ const handed = 4 << 20
 // unchanged in a local file and nothing is left to verify. It returns how many
 // it sent. The caller must read the rest.
 func (a *answer) handOn(n int64) (sent int64, err error) {
-	s := a.src
+	s := &a.src
 	if n < handed {
 		return 0, nil
 	}
@@ -253,7 +268,7 @@ func (a *answer) handOn(n int64) (sent int64, err error) {
 			if _, err := own.Seek(at+s.off, io.SeekStart); err != nil {
 				return 0, err
 			}
-			a.release()
+			a.release(nil)
 		}
 		k, err := io.CopyN(a.ResponseWriter, own, min(n-sent, handed))
 		s.off += k
@@ -340,17 +355,6 @@ func (s *source) decoded() bool {
 		return err == nil && x.Codec != "" // codec names for unchanged bytes
 	}
 	return false
-}
-
-type counter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *counter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n += int64(n)
-	return n, err
 }
 
 // lastHeld writes left bytes. It holds the last one back until release is

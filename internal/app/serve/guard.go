@@ -18,7 +18,8 @@ import (
 // continues to read.
 type guarded struct {
 	http.ResponseWriter
-	ctl   *http.ResponseController
+	conn  *joined // may be nil
+	ctl   http.ResponseController
 	stall time.Duration
 	until time.Time
 	code  int
@@ -49,7 +50,11 @@ func (g *guarded) Write(p []byte) (n int, err error) {
 	g.code = cmp.Or(g.code, http.StatusOK)
 	for {
 		g.extend()
+		g.conn.hold()
 		k, err := g.ResponseWriter.Write(p[:min(len(p), piece)])
+		if g.conn.held() { // what follows is in the buffer of net/http
+			err = cmp.Or(err, g.ctl.Flush(), g.conn.send())
+		}
 		n += k
 		g.sent += int64(k)
 		if p = p[k:]; err != nil || len(p) == 0 {
@@ -81,9 +86,13 @@ func (g *guarded) ReadFrom(r io.Reader) (n int64, err error) {
 // extend moves the deadline. If it was just set, it stays, because setting it
 // takes a lock.
 func (g *guarded) extend() {
-	if now := time.Now(); g.until.Sub(now) < g.stall*3/4 {
-		g.until = now.Add(g.stall)
-		_ = g.ctl.SetWriteDeadline(g.until) // some connections have no deadline
+	until := &g.until
+	if g.conn != nil {
+		until = &g.conn.until
+	}
+	if now := time.Now(); until.Sub(now) < g.stall*3/4 {
+		*until = now.Add(g.stall)
+		_ = g.ctl.SetWriteDeadline(*until) // some connections have no deadline
 	}
 }
 

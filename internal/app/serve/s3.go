@@ -328,7 +328,7 @@ func (c *call) get() error {
 	if err != nil {
 		return err
 	}
-	sums, kind := e.Attr, sumsOf(e.Attr).ChecksumType
+	sums := e.Attr
 	if count, several := partsOf(keptTag(e)); several && c.q.Has("partNumber") {
 		c.w.Header().Set("X-Amz-Mp-Parts-Count", strconv.Itoa(count))
 		n, _ := strconv.Atoi(c.q.Get("partNumber"))
@@ -336,9 +336,11 @@ func (c *call) get() error {
 	} else if r.Header.Get("Range") != "" {
 		sums = nil
 	}
-	if strings.EqualFold(r.Header.Get(checksumHeader+"mode"), "ENABLED") && kind != "" && sums != nil {
-		setChecksums(c.w.Header(), sums)
-		c.w.Header().Set(uploadType, kind)
+	if sums != nil && strings.EqualFold(r.Header.Get(checksumHeader+"mode"), "ENABLED") {
+		if kind := sumsOf(e.Attr).ChecksumType; kind != "" {
+			setChecksums(c.w.Header(), sums)
+			c.w.Header().Set(uploadType, kind)
+		}
 	}
 	c.h.bucket = true
 	c.h.content(&s3Writer{ResponseWriter: c.w, r: r, again: func() error {

@@ -97,8 +97,11 @@ func part(number, asked, tag string, e holdall.Entry) (off, size int64, err erro
 // partsOf returns how many parts an object was uploaded in, as its ETag says.
 func partsOf(tag string) (n int, several bool) {
 	_, count, ok := strings.Cut(strings.Trim(tag, `"`), "-")
+	if !ok {
+		return 0, false
+	}
 	n, err := strconv.Atoi(count)
-	return n, ok && err == nil && n > 0 && n <= maxParts
+	return n, err == nil && n > 0 && n <= maxParts
 }
 
 // sizesHeader is the name of the stored header with the sizes of the parts

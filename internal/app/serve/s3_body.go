@@ -359,7 +359,7 @@ func (p *payload) unchunk(c *call, sent string) error {
 		return fault("NotImplemented", "")
 	}
 	if x.signed && c.sig.id != "" {
-		x.by = &chunkSigns{key: c.s.o.Key.of(c.sig), at: c.sig.at.Format(signTime), scope: c.sig.scope(), last: hex.EncodeToString(c.sig.sum), sum: sha256.New()}
+		x.by = &chunkSigns{key: c.s.o.Key.of(c.sig), at: c.sig.at.Format(signTime), scope: c.sig.scope, last: hex.EncodeToString(c.sig.sum), sum: sha256.New()}
 	}
 	p.from, p.chunks = x, x
 	return nil

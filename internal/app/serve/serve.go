@@ -82,17 +82,19 @@ const strictPolicy = "default-src 'none'; base-uri 'none'; form-action 'none'; f
 
 // secure sets the headers that every response has, from whichever handler.
 func secure(head http.Header, shared bool) {
-	head.Set("X-Content-Type-Options", "nosniff")
-	head.Set("Content-Security-Policy", strictPolicy)
-	head.Set("Referrer-Policy", "no-referrer")
+	head["X-Content-Type-Options"] = noSniff
+	head["Content-Security-Policy"] = strict
+	head["Referrer-Policy"] = noReferrer
+	head["Cross-Origin-Resource-Policy"] = sameOrigin
 	if shared {
-		head.Set("Cross-Origin-Resource-Policy", "cross-origin")
-	} else {
-		head.Set("Cross-Origin-Resource-Policy", "same-origin")
+		head["Cross-Origin-Resource-Policy"] = crossOrigin
 	}
 	// The next archive served here may have other bytes at this path.
-	head.Set("Cache-Control", "no-cache")
+	head["Cache-Control"] = noCache
 }
+
+// Values of headers that responses share. Nothing changes them.
+var noSniff, strict, noReferrer, sameOrigin, crossOrigin, noCache = []string{"nosniff"}, []string{strictPolicy}, []string{"no-referrer"}, []string{"same-origin"}, []string{"cross-origin"}, []string{"no-cache"}
 
 // begin handles requests that do not depend on the path. It reports whether
 // the request needs further work. writes says that there may be other methods

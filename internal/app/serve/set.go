@@ -87,10 +87,15 @@ func (a *Archive) WhenIdle(forget func()) {
 // Current reports whether its name still leads to this archive.
 func (a *Archive) Current(ctx context.Context) bool {
 	s := a.set
-	if s.isOld() {
+	s.mu.Lock()
+	old, due := s.isOld(), s.isDue(a.o)
+	s.mu.Unlock()
+	if old {
 		_ = s.look(ctx, always) // if a folder cannot be listed, its old list is kept
 	}
-	s.lookAgain(ctx, a.o)
+	if due {
+		s.lookAgain(ctx, a.o)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !a.o.retired
@@ -301,9 +306,8 @@ func (s *Set) Again() {
 
 const always = time.Duration(1<<63 - 1)
 
+// isOld reports whether a list is too old. mu must be held.
 func (s *Set) isOld() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	return slices.ContainsFunc(s.folders, func(f *listedFolder) bool { return time.Since(f.at) > f.Every })
 }
 
@@ -328,36 +332,31 @@ func (s *Set) List(ctx context.Context) ([]Listed, error) {
 // ErrNoArchive reports that there is no archive with the name.
 var ErrNoArchive = fmt.Errorf("no archive with this name: %w", fs.ErrNotExist)
 
-func (s *Set) source(name string) (src Source, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	src, ok = s.known[name]
-	return src, ok
-}
-
 // Use opens an archive in a view, unless it is open. "" means its usual view.
 func (s *Set) Use(ctx context.Context, name, view string) (*Archive, error) {
-	src, ok := s.source(name)
+	s.mu.Lock()
+	src, ok := s.known[name]
 	if !ok || s.isOld() {
 		most := always
 		if !ok {
 			most = time.Second // the archive may be new
 		}
+		s.mu.Unlock()
 		err := s.look(ctx, most)
-		if src, ok = s.source(name); !ok && err != nil {
-			return nil, err
+		s.mu.Lock()
+		if src, ok = s.known[name]; !ok {
+			s.mu.Unlock()
+			return nil, cmp.Or(err, ErrNoArchive)
 		}
 	}
-	if !ok {
-		return nil, ErrNoArchive
-	}
 	key := openKey{name, cmp.Or(view, src.View)}
-	s.mu.Lock()
 	o := s.open[key]
-	s.mu.Unlock()
-	s.lookAgain(ctx, o)
-	s.mu.Lock()
-	o = s.open[key]
+	if s.isDue(o) {
+		s.mu.Unlock()
+		s.lookAgain(ctx, o)
+		s.mu.Lock()
+		o = s.open[key]
+	}
 	if o != nil && o.isReady() && o.err != nil && time.Since(o.last) > errKept {
 		s.retire(o)
 		o = nil
@@ -407,11 +406,8 @@ func viewOf(in *holdall.Archive, asked string) string {
 	return ""
 }
 
-// lookAgain retires an archive if it is open and its source has changed since.
+// lookAgain retires an open archive if its source has changed since.
 func (s *Set) lookAgain(ctx context.Context, o *opened) {
-	if !s.isDue(o) {
-		return
-	}
 	now := o.src.State(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -420,11 +416,9 @@ func (s *Set) lookAgain(ctx context.Context, o *opened) {
 	}
 }
 
-// isDue reports whether it is time for lookAgain. Requests that come meanwhile
-// do not wait.
+// isDue reports whether it is time for lookAgain of an archive, if it is open.
+// Requests that come meanwhile do not wait. mu must be held.
 func (s *Set) isDue(o *opened) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	due := o != nil && o.src.State != nil && !o.retired && o.isReady() && o.err == nil && o.state != "" && time.Since(o.looked) >= cmp.Or(o.src.Every, 2*time.Second)
 	if due {
 		o.looked = time.Now()

@@ -17,13 +17,14 @@ import (
 // A signature is the signature of a request: in its header, or in its query if
 // the link was signed in advance.
 type signature struct {
-	id, day, region string
-	signed          []string // names of headers
-	sum             []byte
-	at              time.Time
-	payload         string
-	presigned       bool
-	expires         time.Duration
+	id, scope string
+	headers   string   // their names, as they were sent
+	signed    []string // the same
+	sum       []byte
+	at        time.Time
+	payload   string
+	presigned bool
+	expires   time.Duration
 }
 
 const (
@@ -79,7 +80,8 @@ func (s *signature) fill(credential, headers, sum, at, bad string) (code string)
 	}
 	// An ID may have slashes.
 	n := len(scope) - 4
-	s.id, s.day, s.region = strings.Join(scope[:n], "/"), scope[n], scope[n+1]
+	s.id = strings.Join(scope[:n], "/")
+	s.scope = credential[len(s.id)+1:]
 	if scope[n+2] != "s3" || scope[n+3] != "aws4_request" || s.id == "" {
 		return bad
 	}
@@ -87,10 +89,10 @@ func (s *signature) fill(credential, headers, sum, at, bad string) (code string)
 	if s.sum, err = hex.DecodeString(sum); err != nil || len(s.sum) != sha256.Size {
 		return bad
 	}
-	if s.at, err = time.Parse(signTime, at); err != nil || at[:8] != s.day {
+	if s.at, err = time.Parse(signTime, at); err != nil || at[:8] != scope[n] {
 		return bad
 	}
-	s.signed = strings.Split(headers, ";")
+	s.headers, s.signed = headers, strings.Split(headers, ";")
 	if !slices.IsSorted(s.signed) || len(slices.Compact(slices.Clone(s.signed))) != len(s.signed) || !slices.Contains(s.signed, "host") {
 		return bad
 	}
@@ -129,7 +131,7 @@ func (k Key) wrong(r *http.Request, s signature, q url.Values, now time.Time) (c
 	}
 	for name := range r.Header {
 		// Headers that could change the response must be signed.
-		if lower := strings.ToLower(name); strings.HasPrefix(lower, "x-amz-") && !slices.Contains(s.signed, lower) {
+		if len(name) > 6 && strings.EqualFold(name[:6], "x-amz-") && !slices.Contains(s.signed, strings.ToLower(name)) {
 			return "AccessDenied"
 		}
 	}
@@ -167,14 +169,25 @@ func (k Key) sign(r *http.Request, s signature, q url.Values) []byte {
 		case "content-length":
 			value = strconv.FormatInt(r.ContentLength, 10)
 		}
-		add(name, ":", strings.Join(strings.Fields(value), " "), "\n")
+		add(name)
+		between := ":"
+		for word := range strings.FieldsSeq(value) {
+			add(between, word)
+			between = " "
+		}
+		if between == ":" {
+			add(between)
+		}
+		add("\n")
 	}
-	add("\n", strings.Join(s.signed, ";"), "\n", s.payload)
+	add("\n", s.headers, "\n", s.payload)
 	sum := sha256.Sum256(b)
-	return mac(k.of(s), strings.Join([]string{signAlgorithm, s.at.Format(signTime), s.scope(), hex.EncodeToString(sum[:])}, "\n"))
+	b = b[:0]
+	add(signAlgorithm, "\n")
+	b = s.at.AppendFormat(b, signTime)
+	add("\n", s.scope, "\n")
+	return mac(k.of(s), hex.AppendEncode(b, sum[:]))
 }
-
-func (s signature) scope() string { return s.day + "/" + s.region + "/s3/aws4_request" }
 
 // A scopeKey is the key for the signatures of a scope. Most requests have the
 // scope of the one before.
@@ -188,19 +201,18 @@ var lastScope atomic.Pointer[scopeKey]
 
 // of returns the key for signatures of this day and region.
 func (k Key) of(s signature) []byte {
-	scope := s.scope()
-	if last := lastScope.Load(); last != nil && last.k == k && last.scope == scope {
+	if last := lastScope.Load(); last != nil && last.k == k && last.scope == s.scope {
 		return last.key
 	}
 	key := []byte("AWS4" + k.Secret)
-	for part := range strings.SplitSeq(scope, "/") {
+	for part := range strings.SplitSeq(s.scope, "/") {
 		key = mac(key, part)
 	}
-	lastScope.Store(&scopeKey{k, scope, key})
+	lastScope.Store(&scopeKey{k, strings.Clone(s.scope), key})
 	return key
 }
 
-func mac(key []byte, text string) []byte {
+func mac[T string | []byte](key []byte, text T) []byte {
 	m := hmac.New(sha256.New, key)
 	m.Write([]byte(text))
 	return m.Sum(nil)

@@ -107,7 +107,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Site) answer(w http.ResponseWriter, r *http.Request, route string, do http.HandlerFunc) {
 	start := time.Now()
 	s.meter.inFlight.Add(1)
-	g := &guarded{ResponseWriter: w, ctl: http.NewResponseController(w), stall: s.o.Stall}
+	g := &guarded{ResponseWriter: w, conn: joinedOf(r), ctl: *http.NewResponseController(w), stall: s.o.Stall}
 	done := false
 	defer func() {
 		s.meter.inFlight.Add(-1)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
@@ -20,9 +21,16 @@ func s3Tag(a *Archive, e holdall.Entry) string {
 		return tag
 	}
 	if a.Version != "" {
-		return hashed(fmt.Sprintf("%q %q %d", a.Version, e.Name, e.Size))
+		return hashed(string(identity(a, e)))
 	}
 	return hashed(fmt.Sprintf("%s %q %q %d %d", a.Once, a.Version, e.Name, e.Size, e.ModTime.UnixNano()))
+}
+
+// identity returns what identifies an entry in a version of an archive, for
+// ETags.
+func identity(a *Archive, e holdall.Entry) []byte {
+	b := append(strconv.AppendQuote(make([]byte, 0, 256), a.Version), ' ')
+	return strconv.AppendInt(append(strconv.AppendQuote(b, e.Name), ' '), e.Size, 10)
 }
 
 // TagOf returns the ETag of an object of which no bucket kept one, or "" if its

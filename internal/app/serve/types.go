@@ -33,8 +33,16 @@ const plainText = "text/plain; charset=utf-8"
 
 // texts are extensions of text files in some language, and complete names of
 // such files.
-const texts = " adoc asc bat bib bzl c cc cfg cmake cnd conf cpp cs cu cxx dart diff el env erl ex f90 fs gitattributes gitignore go gradle groovy h hpp hs in ini java jl jsx kt less lua m4 mk ml mod nim nix org patch php pl po properties proto ps1 py r rb rs rst sass scala scss sh sql srt sum swift tcl tex tf tsx ucl vim vtt vue zig " +
-	"authors changelog changes copying dockerfile install license makefile news notice readme todo version "
+var texts = sync.OnceValue(func() map[string]bool {
+	all := map[string]bool{}
+	for name := range strings.FieldsSeq(textNames) {
+		all[name] = true
+	}
+	return all
+})
+
+const textNames = "adoc asc bat bib bzl c cc cfg cmake cnd conf cpp cs cu cxx dart diff el env erl ex f90 fs gitattributes gitignore go gradle groovy h hpp hs in ini java jl jsx kt less lua m4 mk ml mod nim nix org patch php pl po properties proto ps1 py r rb rs rst sass scala scss sh sql srt sum swift tcl tex tf tsx ucl vim vtt vue zig " +
+	"authors changelog changes copying dockerfile install license makefile news notice readme todo version"
 
 func typeOf(name string) string {
 	base := strings.ToLower(path.Base(name))
@@ -42,7 +50,7 @@ func typeOf(name string) string {
 	if t, ok := types[ext]; ok {
 		return t
 	}
-	if strings.Contains(texts, " "+cmp.Or(strings.TrimPrefix(ext, "."), base)+" ") {
+	if texts()[cmp.Or(strings.TrimPrefix(ext, "."), base)] {
 		return plainText
 	}
 	return unknownType
@@ -52,6 +60,10 @@ func typeOf(name string) string {
 // does not show it: text if it can be nothing else, or unknown.
 func sniffed(head []byte, whole bool) string {
 	for i := 0; i < len(head); {
+		if c := head[i]; c >= ' ' && c < 0x7f { // most are
+			i++
+			continue
+		}
 		r, n := utf8.DecodeRune(head[i:])
 		if r == utf8.RuneError && n <= 1 && (whole || i+utf8.UTFMax <= len(head)) || r < ' ' && r != '\n' && r != '\t' && r != '\r' && r != '\f' && r != 0x1b || r == 0x7f {
 			return unknownType
@@ -64,28 +76,41 @@ func sniffed(head []byte, whole bool) string {
 // runsScripts reports whether a browser may treat content of that type as a
 // page, and run scripts in it. For an unknown type this is assumed.
 func runsScripts(ctype string) bool {
-	ctype, _, err := mime.ParseMediaType(ctype)
-	return err != nil || !known()[ctype] || ctype == "text/html" || ctype == "text/xml" || strings.HasSuffix(ctype, "+xml")
+	runs, ok := known()[ctype]
+	if !ok { // perhaps with parameters that are not ours
+		bare, _, err := mime.ParseMediaType(ctype)
+		runs, ok = known()[bare]
+		ok = ok && err == nil
+	}
+	return runs || !ok
 }
 
-// known returns the types without their parameters.
+// known returns the types, as they are and without their parameters, and
+// whether pages of them run scripts.
 var known = sync.OnceValue(func() map[string]bool {
-	all := map[string]bool{unknownType: true, "binary/octet-stream": true}
+	all := map[string]bool{unknownType: false, "binary/octet-stream": false}
 	for _, ctype := range types {
-		ctype, _, _ = strings.Cut(ctype, ";")
-		all[ctype] = true
+		bare, _, _ := strings.Cut(ctype, ";")
+		all[bare] = bare == "text/html" || bare == "text/xml" || strings.HasSuffix(bare, "+xml")
+		all[ctype] = all[bare]
 	}
 	return all
 })
 
+// Policies of contents. Headers share them, and never change them.
+var (
+	sandboxed = []string{"sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"}
+	harmless  = []string{"default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"}
+)
+
 // policyOf returns the policy for content of a type. A page in an archive must
 // not act in the user's name: it gets an origin of its own, runs no scripts
 // and sends no requests.
-func policyOf(ctype string) string {
+func policyOf(ctype string) []string {
 	if runsScripts(ctype) {
-		return "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+		return sandboxed
 	}
-	return "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+	return harmless
 }
 
 // attachment returns a Content-Disposition that saves content under a name

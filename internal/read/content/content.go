@@ -278,6 +278,19 @@ func (s *Source) Copy(ctx context.Context, w io.Writer, e Entry) error {
 		return err
 	}
 	p := s.proof(e)
+	if p.pieces && 0 < e.Size && e.Size <= Small && s.heal == nil {
+		b := spareOf(e.Size)
+		defer spares.Put(b)
+		_, err := s.readProven(ctx, e, *b, 0)
+		if err == nil {
+			_, err = w.Write(*b)
+			return err
+		}
+		if !s.without(err) {
+			return ReadError(e, err)
+		}
+		p = s.proof(e)
+	}
 	_, run := s.run(e)
 	// Content without a digest that is one run of stored bytes is read as it is.
 	plain := run && e.Size > 0 && !p.digest && s.heal == nil && !s.trusted
