@@ -117,7 +117,7 @@ var comparisons = []comparison{
 	{"oak: recover a journal", journalOak},
 	{"oak: compact", compactOak},
 	{"bucket: pack small objects 10 ms away, against one at a time", bucketPack("one-by-one", 0.2, true)},
-	{"bucket: pack small objects, against reading them alone", bucketPack("gets", 1.25, false)},
+	{"bucket: pack small objects, against reading them alone", bucketPack("gets", 1, false)},
 	{"bucket: pack small objects 10 ms away, against reading them alone", bucketPack("gets", 1.25, true)},
 	{"bucket: pack one object of 5 GB, against a plain copy", bucketPack("copy", 1/0.85, false)},
 	{"fleet: two workers against one, small objects", fleetWorkers(smallObjects, false)},

@@ -177,6 +177,22 @@ func TestWhatIsNotSaidToBeRemovedIsNot(t *testing.T) {
 	}
 }
 
+// TestDocumentsAreBounded has documents with more text and with more elements than a listing has.
+func TestDocumentsAreBounded(t *testing.T) {
+	s3test.Setenv(t, "http://127.0.0.1:1")
+	for what, doc := range map[string]string{"text": strings.Repeat(" ", maxDocument), "elements": strings.Repeat("<Contents/>", maxElements)} {
+		st, err := New("bucket", "", Options{Client: &http.Client{Transport: answerer("<ListBucketResult>" + doc + "</ListBucketResult>")}, Tries: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for info, err := range st.List(t.Context(), "") {
+			if !errors.Is(err, errDocument) {
+				t.Errorf("%s: listed %v, %v", what, info, err)
+			}
+		}
+	}
+}
+
 // An answerer answers every request with a document.
 type answerer []byte
 
@@ -184,13 +200,16 @@ func (a answerer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(a)), Request: r}, nil
 }
 
-// FuzzAnswers has any document as the answer to a request that removes, and to those about lists of access.
+// FuzzAnswers has any document as the answer to a request that removes, that lists, or that is about lists of access.
 func FuzzAnswers(f *testing.F) {
 	s3test.Setenv(f, "http://127.0.0.1:1")
 	for _, doc := range []string{
 		"<DeleteResult><Deleted><Key>x</Key></Deleted><Error><Key>y</Key><Code>PreconditionFailed</Code></Error></DeleteResult>",
 		"<OwnershipControls><Rule><ObjectOwnership>BucketOwnerEnforced</ObjectOwnership></Rule></OwnershipControls>",
 		"<AccessControlPolicy><Owner><ID>me</ID></Owner><AccessControlList><Grant><Grantee><ID>me</ID></Grantee><Permission>FULL_CONTROL</Permission></Grant></AccessControlList></AccessControlPolicy>",
+		"<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated><NextContinuationToken>x</NextContinuationToken><Contents><Key>a%2Fb</Key><Size>1</Size><ETag>&quot;1&quot;</ETag><LastModified>2026-01-02T03:04:05.678Z</LastModified></Contents><CommonPrefixes><Prefix>c/</Prefix></CommonPrefixes></ListBucketResult>",
+		"<ListMultipartUploadsResult><Upload><Key>x</Key><UploadId>1</UploadId><Initiated>2026-01-02T03:04:05Z</Initiated></Upload></ListMultipartUploadsResult>",
+		"<ListPartsResult><Part><PartNumber>1</PartNumber><Size>5</Size><ETag>x</ETag></Part></ListPartsResult>", "<Error><Code>SlowDown</Code></Error>",
 		"", "<a", "&#0;",
 	} {
 		f.Add([]byte(doc))
@@ -211,6 +230,25 @@ func FuzzAnswers(f *testing.F) {
 		_, _ = o.(*object).askTags(t.Context())
 		if shared, err := o.Can().Shared(t.Context()); err == nil && !shared && !bytes.Contains(doc, []byte("OwnershipControls")) && !bytes.Contains(doc, []byte("AccessControlPolicy")) {
 			t.Error("taken for an object that nobody else may read")
+		}
+		last, n := "", 0
+		for info, err := range st.List(t.Context(), "") {
+			if n++; err == nil && (n > 1 && info.Name <= last || info.Size < 0) {
+				t.Errorf("listed %q of %d bytes after %q", info.Name, info.Size, last)
+			}
+			last = info.Name
+		}
+		if n == 0 && !bytes.Contains(doc, []byte("ListBucketResult")) {
+			t.Error("taken for a bucket without objects")
+		}
+		_, _, _ = st.Level(t.Context(), "", 10)
+		for range st.Unfinished(t.Context(), "") {
+			if n++; n > 1000 {
+				break
+			}
+		}
+		if parts, err := st.listParts(t.Context(), "x", "1"); err == nil && !bytes.Contains(doc, []byte("ListPartsResult")) {
+			t.Errorf("parts: %v", parts)
 		}
 	})
 }

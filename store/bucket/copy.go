@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"context"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -10,8 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/minio/minio-go/v7"
-
+	"github.com/holdall/holdall/internal/base/sigv4"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
 	"github.com/holdall/holdall/store/storekit"
@@ -208,8 +208,8 @@ func (w *writer) leastCopy() int64 {
 
 // copyParts copies a range as parts of the given sizes, numbered from number. It adds none of
 // them to the writer.
-func (w *writer) copyParts(ctx context.Context, r run, off int64, number int, sizes []int64) ([]minio.CompletePart, error) {
-	parts := make([]minio.CompletePart, len(sizes))
+func (w *writer) copyParts(ctx context.Context, r run, off int64, number int, sizes []int64) ([]part, error) {
+	parts := make([]part, len(sizes))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	turn := make(chan struct{}, copyJobs)
@@ -232,38 +232,39 @@ func (w *writer) copyParts(ctx context.Context, r run, off int64, number int, si
 	}
 	// Some servers accept the condition and ignore it.
 	src := r.src
-	now, err := src.st.client.StatObject(ctx, src.st.bucket, src.key, minio.StatObjectOptions{})
+	now, err := src.st.do(ctx, call{method: http.MethodHead, key: src.key})
 	if err != nil {
-		return nil, src.st.fail("copy", src.Name, src.st.meaning(ctx, err))
+		return nil, src.st.fail("copy", src.Name, err)
 	}
-	if far.Quoted(now.ETag) != r.version {
+	if far.Quoted(tagOf(now)) != r.version {
 		return nil, src.st.fail("copy", src.Name, store.ErrChanged)
 	}
 	return parts, nil
 }
 
 // copyPart copies one part. If the server cannot copy, it is not tried again.
-func (w *writer) copyPart(ctx context.Context, r run, off, n int64, number int) (minio.CompletePart, error) {
+func (w *writer) copyPart(ctx context.Context, r run, off, n int64, number int) (part, error) {
 	if err := ctx.Err(); err != nil {
-		return minio.CompletePart{}, context.Cause(ctx)
+		return part{}, context.Cause(ctx)
 	}
-	part, err := w.st.client.CopyObjectPart(ctx, r.src.st.bucket, r.src.key, w.st.bucket, w.key, w.upload, number, off, n,
-		map[string]string{"X-Amz-Copy-Source-If-Match": r.version})
-	if err != nil {
-		answer, _ := errors.AsType[minio.ErrorResponse](err)
-		switch answer.StatusCode {
-		case http.StatusNotImplemented, http.StatusLengthRequired:
-			w.st.noCopies.Store(true)
-		}
-		return part, w.st.meaning(ctx, err)
+	var is struct {
+		XMLName xml.Name `xml:"CopyPartResult"`
+		ETag    string
 	}
-	if strings.Trim(part.ETag, `"`) == "" {
+	h := http.Header{"X-Amz-Copy-Source-If-Match": {r.version}}
+	h.Set("X-Amz-Copy-Source", sigv4.Path(r.src.st.bucket+"/"+r.src.key))
+	h.Set("X-Amz-Copy-Source-Range", fmt.Sprintf("bytes=%d-%d", off, off+n-1))
+	_, err := w.st.do(ctx, call{method: http.MethodPut, key: w.key, query: partQuery(w.upload, number), header: h, into: &is})
+	if said, ok := errors.AsType[*refusal](err); ok && (said.status == http.StatusNotImplemented || said.status == http.StatusLengthRequired) {
+		w.st.noCopies.Store(true)
+	}
+	etag := strings.Trim(is.ETag, `"`)
+	if err == nil && etag == "" {
 		// Some servers store an empty part and report success.
 		w.st.noCopies.Store(true)
-		return part, errors.New("response without an ETag")
+		err = errors.New("response without an ETag")
 	}
-	part.PartNumber = number
-	return part, nil
+	return part{number, etag}, err
 }
 
 func (w *writer) through(ctx context.Context, src *object, off, n int64) error {

@@ -2,23 +2,13 @@ package bucket
 
 import (
 	"cmp"
-	"crypto/hmac"
-	"crypto/md5"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/minio/minio-go/v7/pkg/credentials"
-	"github.com/minio/minio-go/v7/pkg/s3utils"
 
 	"github.com/holdall/holdall/store/internal/far"
 	"github.com/holdall/holdall/store/web"
@@ -33,8 +23,8 @@ import (
 //   - An upload in parts accepts no condition. The object has no MD5 checksum, so its ETag shows
 //     nothing about its parts.
 type google struct {
-	id, secret string  // HMAC keys
-	tokens     *tokens // nil if there are none
+	keys   keys    // HMAC keys
+	tokens *tokens // nil if there are none
 }
 
 const (
@@ -45,7 +35,7 @@ const (
 )
 
 // findGoogle is like find for Google's dialect.
-func findGoogle(o Options) (place, *credentials.Credentials, error) {
+func findGoogle(o Options) (place, error) {
 	emulator := os.Getenv("STORAGE_EMULATOR_HOST")
 	if emulator != "" && !strings.Contains(emulator, "://") {
 		emulator = "http://" + emulator
@@ -53,19 +43,16 @@ func findGoogle(o Options) (place, *credentials.Credentials, error) {
 	set := cmp.Or(o.Endpoint, os.Getenv("HOLDALL_GS_ENDPOINT"))
 	endpoint, err := far.ParseEndpoint(cmp.Or(set, emulator, googleEndpoint), serverForm, false)
 	if err != nil {
-		return place{}, nil, err
+		return place{}, err
 	}
 	g, err := googleKeys(o, set == "" && emulator != "")
 	if err != nil {
-		return place{}, nil, err
+		return place{}, err
 	}
 	if g.tokens != nil && endpoint.Scheme != "https" && !far.IsLocal(endpoint.Hostname()) {
-		return place{}, nil, fmt.Errorf("endpoint http://%s: expected https, since tokens are sent there: %w", endpoint.Host, fs.ErrInvalid)
+		return place{}, fmt.Errorf("endpoint http://%s: expected https, since tokens are sent there: %w", endpoint.Host, fs.ErrInvalid)
 	}
-	// The client that writes must sign its requests, because only then does it send checksums of
-	// their bodies. These signatures are replaced before the requests are sent.
-	some := &credentials.Static{Value: credentials.Value{AccessKeyID: "x", SecretAccessKey: "x", SignerType: credentials.SignatureV4}}
-	return place{endpoint: endpoint, region: "auto", pathStyle: true, google: g}, credentials.New(some), nil
+	return place{endpoint: endpoint, region: "auto", pathStyle: true, google: g}, nil
 }
 
 // googleKeys returns the credentials to use. No token is sent to an emulator, which may be any
@@ -80,7 +67,7 @@ func googleKeys(o Options, emulator bool) (*google, error) {
 	case anonymous:
 		return &google{}, nil
 	case id != "" && secret != "":
-		return &google{id: id, secret: secret}, nil
+		return &google{keys: keys{id: id, secret: secret}}, nil
 	case id != "" || secret != "":
 		return nil, errors.New("expected both GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY, found one of them")
 	case emulator:
@@ -101,11 +88,11 @@ func googleKeys(o Options, emulator bool) (*google, error) {
 	return &google{tokens: t}, nil
 }
 
-func (g *google) anonymous() bool { return g.id == "" && g.tokens == nil }
+func (g *google) anonymous() bool { return g.keys.id == "" && g.tokens == nil }
 
-// sign translates a request of the client from Amazon's headers to Google's, and signs it.
-func (g *google) sign(r *http.Request, now time.Time) error {
-	sum := cmp.Or(r.Header.Get("X-Amz-Content-Sha256"), noContent)
+// sign translates a request from Amazon's headers to Google's, and signs it.
+func (g *google) sign(s *signer, r *http.Request, now time.Time) error {
+	sum := r.Header.Get("X-Amz-Content-Sha256")
 	for k := range r.Header {
 		if strings.HasPrefix(k, "X-Amz-") {
 			r.Header.Del(k)
@@ -119,9 +106,11 @@ func (g *google) sign(r *http.Request, now time.Time) error {
 		r.Header.Set("X-Goog-If-Generation-Match", "0")
 	}
 	switch {
-	case g.id != "":
-		r.Header.Set("X-Goog-Content-Sha256", sum)
-		g.signKeys(r, sum, now.UTC())
+	case g.keys.id != "":
+		if sum != "" {
+			r.Header.Set("X-Goog-Content-Sha256", sum)
+		}
+		googleWords.sign(r, &s.keys, g.keys, "auto", now)
 	case g.tokens != nil:
 		token, err := g.tokens.get(r.Context())
 		if err != nil {
@@ -132,53 +121,9 @@ func (g *google) sign(r *http.Request, now time.Time) error {
 	return nil
 }
 
-// signKeys signs with HMAC keys: version 4 of Amazon's signatures with Google's names. It signs
-// only headers for Google, because Google's front end changes Accept-Encoding.
-func (g *google) signKeys(r *http.Request, sum string, now time.Time) {
-	date := now.Format("20060102T150405Z")
-	r.Header.Set("X-Goog-Date", date)
-	head := map[string]string{"host": r.URL.Host}
-	for k, v := range r.Header {
-		k = strings.ToLower(k)
-		if strings.HasPrefix(k, "x-goog-") || k == "range" || k == "content-md5" || strings.HasPrefix(k, "if-") {
-			head[k] = strings.Join(v, ",")
-		}
-	}
-	names := slices.Sorted(maps.Keys(head))
-	var canonical strings.Builder
-	fmt.Fprintf(&canonical, "%s\n%s\n%s\n", r.Method, s3utils.EncodePath(r.URL.Path), strings.ReplaceAll(r.URL.Query().Encode(), "+", "%20"))
-	for _, k := range names {
-		fmt.Fprintf(&canonical, "%s:%s\n", k, strings.TrimSpace(head[k]))
-	}
-	signed := strings.Join(names, ";")
-	fmt.Fprintf(&canonical, "\n%s\n%s", signed, sum)
-
-	scope := []string{date[:8], "auto", "storage", "goog4_request"}
-	all := sha256.Sum256([]byte(canonical.String()))
-	text := "GOOG4-HMAC-SHA256\n" + date + "\n" + strings.Join(scope, "/") + "\n" + hex.EncodeToString(all[:])
-	key := []byte("GOOG4" + g.secret)
-	for _, part := range append(scope, text) {
-		m := hmac.New(sha256.New, key)
-		m.Write([]byte(part))
-		key = m.Sum(nil)
-	}
-	r.Header.Set("Authorization", fmt.Sprintf("GOOG4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=%x",
-		g.id, strings.Join(scope, "/"), signed, key))
-}
-
 // onceInParts reports whether an object that is uploaded in parts can be created on condition
 // that none exists. Google's servers ignore that condition.
 func (p place) onceInParts() bool { return p.google == nil }
-
-// contentMD5 returns the checksum of a body for the server to compare. Amazon's servers compare
-// the SHA-256 of the signature; Google's do not.
-func (p place) contentMD5(body []byte) string {
-	if p.google == nil {
-		return ""
-	}
-	sum := md5.Sum(body)
-	return base64.StdEncoding.EncodeToString(sum[:])
-}
 
 func (p place) scheme() string {
 	if p.google != nil {

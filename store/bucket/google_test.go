@@ -302,14 +302,14 @@ func TestTokenIsGotByEachKindOfAccount(t *testing.T) {
 func TestTokenIsRenewedBeforeItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		k := &tokens{mu: make(chan struct{}, 1), client: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+		k := newTokens("test", func(ctx context.Context) (*http.Request, error) {
+			return http.NewRequestWithContext(ctx, http.MethodGet, "http://tokens.test", nil)
+		})
+		k.client = &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
 			asked++
 			body := fmt.Sprintf(`{"access_token":"t%d","expires_in":3600}`, asked)
 			return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(body))}, nil
-		})}}
-		k.ask = func(ctx context.Context) (*http.Request, error) {
-			return http.NewRequestWithContext(ctx, http.MethodGet, "http://tokens.test", nil)
-		}
+		})}
 		for _, c := range []struct {
 			after time.Duration
 			want  string

@@ -45,7 +45,7 @@ func (o *object) headers(ctx context.Context) (map[string]string, error) {
 	known := o.Object.Can().Headers
 	all, err := known(ctx)
 	if all == nil && err == nil {
-		resp, herr := o.head(ctx, "", "")
+		resp, herr := o.head(ctx, "", nil)
 		if herr == nil {
 			o.headed.Store(true)
 			herr = o.Named(web.Heard(o.Object.Object, resp.Header))

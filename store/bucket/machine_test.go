@@ -149,13 +149,13 @@ func TestWhatIsSetComesBeforeTheRoleOfAMachine(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			k := roles(t, c.config, c.env...)
-			_, keys, err := find("bucket", Options{})
+			_, creds, err := find("bucket", Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			v, err := keys.GetWithContext(nil)
-			if err != nil || v.AccessKeyID != c.key || len(k.took) != c.asks {
-				t.Errorf("found %q, %v; asked for %q", v.AccessKeyID, err, k.took)
+			v, err := creds.get(t.Context())
+			if err != nil || v.id != c.key || len(k.took) != c.asks {
+				t.Errorf("found %q, %v; asked for %q", v.id, err, k.took)
 			}
 		})
 	}

@@ -2,19 +2,14 @@ package bucket
 
 import (
 	"context"
-	"crypto/md5"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/xml"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/holdall/holdall/store"
-	"github.com/holdall/holdall/store/internal/far"
 )
 
 var errUnanswered = errors.New("server did not say whether it was removed")
@@ -47,23 +42,13 @@ func (st *Store) removeMany(ctx context.Context, infos []store.Info) (errs []err
 	if err == nil {
 		err = st.settle(ctx) // the body is not sent again elsewhere
 	}
-	var doc []byte
-	var said refusal
-	if err == nil {
-		plain, strong := md5.Sum(body), sha256.Sum256(body)
-		doc, said, err = st.call(ctx, http.MethodPost, st.where.base(st.bucket), "delete", http.Header{
-			"Content-Type": {"application/xml"}, "Content-Md5": {base64.StdEncoding.EncodeToString(plain[:])}, "X-Amz-Content-Sha256": {hex.EncodeToString(strong[:])},
-		}, body)
-	}
 	var is struct {
 		XMLName xml.Name `xml:"DeleteResult"`
 		Deleted []struct{ Key string }
 		Error   []struct{ Key, Code string }
 	}
-	if err == nil && said.status != 0 {
-		err = st.signed.meaning(said)
-	} else if err == nil {
-		err = xml.Unmarshal(doc, &is)
+	if err == nil {
+		_, err = st.do(ctx, call{method: http.MethodPost, query: url.Values{"delete": {""}}, header: http.Header{"Content-Type": {"application/xml"}}, body: body, md5: true, into: &is})
 	}
 	if err != nil {
 		return errs, st.fail("remove", infos[0].Name, err)
@@ -75,11 +60,7 @@ func (st *Store) removeMany(ctx context.Context, infos []store.Info) (errs []err
 	}
 	for _, x := range is.Error {
 		if i, ok := at[x.Key]; ok {
-			err := st.signed.meaning(refusal{status: http.StatusBadRequest, code: x.Code})
-			if (refusal{code: x.Code}).busy() {
-				err = &far.Passing{Err: fmt.Errorf("server busy: %w", err)}
-			}
-			errs[i] = st.fail("remove", infos[i].Name, err)
+			errs[i] = st.fail("remove", infos[i].Name, st.signed.refused(refusal{status: http.StatusBadRequest, code: x.Code}, nil))
 		}
 	}
 	return errs, nil

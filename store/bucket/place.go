@@ -8,14 +8,10 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-
-	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/holdall/holdall/store/internal/far"
 )
@@ -36,14 +32,20 @@ const (
 	serverForm = "http://host:port or https://host and nothing else"
 )
 
-// amazonHost returns the host name of the servers of a region. China's have a domain of their
-// own.
-func amazonHost(region string) string {
-	if strings.HasPrefix(region, "cn-") {
-		return "s3." + region + ".amazonaws.com.cn"
+// amazonDomain returns the domain of the servers of a region. Some groups of regions have one of
+// their own.
+func amazonDomain(region string) string {
+	for begin, domain := range map[string]string{"cn-": "amazonaws.com.cn", "us-iso-": "c2s.ic.gov", "us-isob-": "sc2s.sgov.gov",
+		"eu-isoe-": "cloud.adc-e.uk", "us-isof-": "csp.hci.ic.gov", "eusc-": "amazonaws.eu"} {
+		if strings.HasPrefix(region, begin) {
+			return domain
+		}
 	}
-	return "s3." + region + ".amazonaws.com"
+	return "amazonaws.com"
 }
+
+// amazonHost returns the host name of the servers of a region.
+func amazonHost(region string) string { return "s3." + region + "." + amazonDomain(region) }
 
 func (p place) base(bucket string) *url.URL {
 	u := *p.endpoint
@@ -55,9 +57,10 @@ func (p place) base(bucket string) *url.URL {
 	return &u
 }
 
-func find(bucket string, o Options) (place, *credentials.Credentials, error) {
+func find(bucket string, o Options) (place, *lease[keys], error) {
 	if o.Google {
-		return findGoogle(o)
+		p, err := findGoogle(o)
+		return p, nil, err
 	}
 	profile, err := readProfile()
 	if err != nil {
@@ -88,11 +91,8 @@ func find(bucket string, o Options) (place, *credentials.Credentials, error) {
 		}
 		p.pathStyle = p.pathStyle || far.IsLocal(u.Hostname())
 	}
-	keys, err := provider(o, profile)
-	if err != nil {
-		return place{}, nil, err
-	}
-	return p, credentials.New(keys), nil
+	creds, err := findKeys(o, profile)
+	return p, creds, err
 }
 
 // isRegion reports whether s is valid in a host name and in a signature.
@@ -102,111 +102,61 @@ func isRegion(s string) bool {
 	})
 }
 
-// provider returns the provider of the credentials to use. It is anonymous if that is requested
-// or if nothing is configured. If something is configured but cannot be used, provider returns an
-// error, because anonymous requests would only be denied.
-func provider(o Options, profile map[string]string) (credentials.Provider, error) {
-	anonymous, err := far.Switch(o.Anonymous, "HOLDALL_S3_ANONYMOUS")
-	if err != nil {
-		return nil, err
-	}
-	id, secret := os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY")
-	switch {
-	case anonymous:
-		return &credentials.Static{Value: credentials.Value{SignerType: credentials.SignatureAnonymous}}, nil
-	case id != "" && secret != "":
-		return &credentials.EnvAWS{}, nil
-	case id != "" || secret != "":
-		return nil, errors.New("expected both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, found one of them")
-	}
-	chosen := os.Getenv("AWS_PROFILE") != ""
-	if !chosen {
-		// The role of a pod takes precedence over files in its image.
-		if m, err := findMachine(); err != nil || m != nil && (m.of != onEC2 || !profileHasKeys(profile)) {
-			return m, err
-		}
-	}
-	if profile != nil {
-		if k := unsupportedProfile(profile); k != "" && profile["aws_access_key_id"] == "" {
-			return nil, fmt.Errorf("profile with %s: roles are not supported; use keys, credential_process or SSO: %w", k, errors.ErrUnsupported)
-		}
-		return profileKeys{&credentials.FileAWSCredentials{}}, nil
-	}
-	return &credentials.Static{Value: credentials.Value{SignerType: credentials.SignatureAnonymous}}, nil
-}
-
-// profileKeys gets the keys of the user's profile. A profile may have only a region.
-type profileKeys struct {
-	*credentials.FileAWSCredentials
-}
-
-func (k profileKeys) Retrieve() (credentials.Value, error) { return k.RetrieveWithCredContext(nil) }
-
-func (k profileKeys) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
-	if cc == nil {
-		cc = &credentials.CredContext{Client: http.DefaultClient}
-	}
-	v, err := k.FileAWSCredentials.RetrieveWithCredContext(cc)
-	if err != nil {
-		// A parser's error quotes the line that it could not parse.
-		return v, errProfile
-	}
-	if v.AccessKeyID == "" {
-		v.SignerType = credentials.SignatureAnonymous
-	}
-	return v, nil
-}
-
-var errProfile = fmt.Errorf("the credentials of the profile cannot be used (reason hidden, since it may quote a secret): %w", fs.ErrPermission)
-
 const (
 	// Files with settings are small; a larger file is not one.
 	maxProfile = 1 << 20
 	maxLine    = 64 << 10
 )
 
-// readProfile returns the settings of the chosen profile that say where buckets are. It returns
-// nil if there is no such profile and none was chosen.
+// settingsFile returns the path of one of the two files with the user's profiles, or "" if there is
+// none.
+func settingsFile(env, name string) string {
+	if file := os.Getenv(env); file != "" {
+		return file
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".aws", name)
+}
+
+// readProfile returns the settings of the chosen profile. It returns nil if there is no such profile
+// and none was chosen.
 func readProfile() (map[string]string, error) {
 	name, chosen := os.Getenv("AWS_PROFILE"), true
 	if name == "" {
 		name, chosen = "default", false
 	}
-	var found map[string]string
-	for _, f := range []struct{ env, name, section string }{
-		{"AWS_CONFIG_FILE", "config", "profile " + name},
-		{"AWS_SHARED_CREDENTIALS_FILE", "credentials", name},
-	} {
-		file := os.Getenv(f.env)
-		if file == "" {
-			home, err := os.UserHomeDir()
-			if err != nil {
-				continue
-			}
-			file = filepath.Join(home, ".aws", f.name)
-		}
-		section, err := readSection(file, f.section, name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-		if section != nil && found == nil {
-			found = map[string]string{}
-		}
-		maps.Copy(found, section)
+	found, err := readSection(settingsFile("AWS_CONFIG_FILE", "config"), "profile "+name, name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
-	if found == nil && chosen {
+	section, err := readSection(settingsFile("AWS_SHARED_CREDENTIALS_FILE", "credentials"), name, name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	switch {
+	case found == nil && section == nil && chosen:
 		return nil, fmt.Errorf("profile %q (AWS_PROFILE): %w", name, fs.ErrNotExist)
+	case found == nil:
+		return section, nil
+	case section["aws_access_key_id"] == "" || section["aws_secret_access_key"] == "": // keys are not taken from both
+		for _, k := range []string{"aws_access_key_id", "aws_secret_access_key", "aws_session_token"} {
+			delete(section, k)
+		}
+	default:
+		delete(found, "aws_session_token")
 	}
+	maps.Copy(found, section)
 	return found, nil
 }
 
-// credentialWords are the settings that say where a profile's credentials come from.
-var credentialWords = []string{"aws_access_key_id", "credential_process", "sso_session", "sso_start_url", "sso_role_name",
-	"role_arn", "source_profile", "credential_source", "web_identity_token_file"}
+// unread is the setting that stands for lines that cannot be read.
+const unread = ""
 
-// readSection returns region and endpoint_url of a section of a file, and which of the settings
-// for credentials it has. It returns nil if there is no such section. The default profile has the
-// same name in both files.
+// readSection returns the settings of a section of a file. It returns nil if there is no such
+// section. The default profile has the same name in both files.
 func readSection(file, section, name string) (map[string]string, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -228,13 +178,23 @@ func readSection(file, section, name string) (map[string]string, error) {
 			}
 			continue
 		}
-		key, value, _ := strings.Cut(line, "=")
-		switch key = strings.TrimSpace(key); {
-		case inside && (key == "region" || key == "endpoint_url"):
-			found[key] = strings.TrimSpace(value)
-		case inside && slices.Contains(credentialWords, key):
-			found[key] = "set" // the secret itself is not kept
+		if !inside || line == "" || line[0] == '#' || line[0] == ';' {
+			continue
 		}
+		i := strings.IndexAny(line, "=:")
+		if i < 0 {
+			found[unread] = "set"
+			continue
+		}
+		value := line[i+1:]
+		for _, comment := range []string{" #", " ;", "\t#", "\t;"} {
+			value, _, _ = strings.Cut(value, comment)
+		}
+		value = strings.TrimSpace(value)
+		if n := len(value); n > 1 && value[0] == value[n-1] && (value[0] == '"' || value[0] == '\'') {
+			value = value[1 : n-1]
+		}
+		found[strings.TrimSpace(line[:i])] = value
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)

@@ -2,12 +2,15 @@ package bucket
 
 import (
 	"context"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
-
-	"github.com/minio/minio-go/v7"
+	"time"
 
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
@@ -81,17 +84,46 @@ func (w *writer) forgo(ctx context.Context, err error) error {
 	return nil
 }
 
+// unfinished is an upload in a listing.
+type unfinished struct {
+	Key       string
+	UploadID  string `xml:"UploadId"`
+	Initiated time.Time
+}
+
 // uploads yields the unfinished uploads of keys that begin with prefix.
-func (st *Store) uploads(ctx context.Context, prefix string) iter.Seq2[minio.ObjectMultipartInfo, error] {
-	return func(yield func(minio.ObjectMultipartInfo, error) bool) {
+func (st *Store) uploads(ctx context.Context, prefix string) iter.Seq2[unfinished, error] {
+	return func(yield func(unfinished, error) bool) {
 		key, id := "", ""
 		for {
-			list, err := st.client.ListMultipartUploads(ctx, st.bucket, prefix, key, id, "", 1000)
+			var list struct {
+				XMLName            xml.Name `xml:"ListMultipartUploadsResult"`
+				EncodingType       string
+				IsTruncated        bool
+				NextKeyMarker      string
+				NextUploadIDMarker string `xml:"NextUploadIdMarker"`
+				Upload             []unfinished
+			}
+			q := url.Values{"uploads": {""}, "prefix": {prefix}, "delimiter": {""}, "encoding-type": {"url"}, "max-uploads": {"1000"}}
+			if key != "" {
+				q.Set("key-marker", key)
+			}
+			if id != "" {
+				q.Set("upload-id-marker", id)
+			}
+			_, err := st.do(ctx, call{method: http.MethodGet, query: q, into: &list})
+			names := []*string{&list.NextKeyMarker, &list.NextUploadIDMarker}
+			for i := range list.Upload {
+				names = append(names, &list.Upload[i].Key)
+			}
+			if err == nil {
+				err = unescape(list.EncodingType, names...)
+			}
 			if err != nil {
-				yield(minio.ObjectMultipartInfo{}, st.meaning(ctx, err))
+				yield(unfinished{}, err)
 				return
 			}
-			for _, u := range list.Uploads {
+			for _, u := range list.Upload {
 				if !strings.HasPrefix(u.Key, prefix) {
 					yield(u, fmt.Errorf("server listed an upload of %.200q, which does not begin with %q", u.Key, prefix))
 					return
@@ -104,7 +136,7 @@ func (st *Store) uploads(ctx context.Context, prefix string) iter.Seq2[minio.Obj
 				return
 			}
 			if list.NextKeyMarker < key || list.NextKeyMarker == key && list.NextUploadIDMarker == id {
-				yield(minio.ObjectMultipartInfo{}, fmt.Errorf("server continues its list of uploads at %.200q after %.200q", list.NextKeyMarker, key))
+				yield(unfinished{}, fmt.Errorf("server continues its list of uploads at %.200q after %.200q", list.NextKeyMarker, key))
 				return
 			}
 			key, id = list.NextKeyMarker, list.NextUploadIDMarker
@@ -116,18 +148,26 @@ func (st *Store) uploads(ctx context.Context, prefix string) iter.Seq2[minio.Obj
 func (st *Store) listParts(ctx context.Context, key, upload string) (map[int]heldPart, error) {
 	parts := map[int]heldPart{}
 	for marker := 0; ; {
-		list, err := st.client.ListObjectParts(ctx, st.bucket, key, upload, marker, 1000)
-		if err != nil {
-			return nil, st.meaning(ctx, err)
+		var list struct {
+			XMLName     xml.Name `xml:"ListPartsResult"`
+			IsTruncated bool
+			Part        []struct {
+				part
+				Size int64
+			}
 		}
-		for _, p := range list.ObjectParts {
+		q := url.Values{"uploadId": {upload}, "part-number-marker": {strconv.Itoa(marker)}, "max-parts": {"1000"}}
+		if _, err := st.do(ctx, call{method: http.MethodGet, key: key, query: q, into: &list}); err != nil {
+			return nil, err
+		}
+		for _, p := range list.Part {
 			if p.PartNumber <= marker || p.PartNumber > maxParts || p.Size < 0 {
 				return nil, fmt.Errorf("server listed part %d of %d bytes after part %d", p.PartNumber, p.Size, marker)
 			}
 			marker = p.PartNumber
 			parts[marker] = heldPart{p.Size, strings.Trim(p.ETag, `"`)}
 		}
-		if !list.IsTruncated || len(list.ObjectParts) == 0 {
+		if !list.IsTruncated || len(list.Part) == 0 {
 			return parts, nil
 		}
 	}
@@ -154,11 +194,8 @@ func (st *Store) Unfinished(ctx context.Context, prefix string) iter.Seq2[store.
 
 // abandon discards an upload, if it still exists.
 func (st *Store) abandon(ctx context.Context, key, upload string) error {
-	err := st.client.AbortMultipartUpload(ctx, st.bucket, key, upload)
-	if err == nil {
-		return nil
-	}
-	if err = st.meaning(ctx, err); errors.Is(err, errNoUpload) {
+	_, err := st.do(ctx, call{method: http.MethodDelete, key: key, query: url.Values{"uploadId": {upload}}})
+	if errors.Is(err, errNoUpload) {
 		return nil
 	}
 	return err

@@ -3,6 +3,7 @@ package bucket
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -10,38 +11,26 @@ import (
 	"io/fs"
 	"maps"
 	"net/http"
-	"net/url"
+	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
-	"github.com/minio/minio-go/v7/pkg/s3utils"
-	aws "github.com/minio/minio-go/v7/pkg/signer"
-
+	"github.com/holdall/holdall/internal/base/sigv4"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
 )
 
-const (
-	// maxRefusal limits how much of an error's body is read.
-	maxRefusal = 64 << 10
+// maxRefusal limits how much of an error's body is read.
+const maxRefusal = 64 << 10
 
-	// maxListing limits how much of a response that is not an object is read. The longest
-	// response is a listing: a thousand keys of a kilobyte, escaped, with their properties.
-	maxListing = 16 << 20
-
-	noContent = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" // SHA-256 of no bytes
-)
-
-// signer signs the requests of a store as they are sent. Both package web and the client that
-// writes send their requests through it, so both use what it learns about the region.
+// signer signs the requests of a store as they are sent. The reads of
+// package web and all other requests go through it, so both use what it learns about the region.
 type signer struct {
 	next   http.RoundTripper
 	where  place
-	creds  *credentials.Credentials
+	creds  *lease[keys] // nil for Google
+	keys   sigv4.Keys   // derived from the credentials
 	region atomic.Pointer[string]
 	heard  atomic.Bool                   // the server has accepted a signature for this region
 	skew   atomic.Pointer[time.Duration] // of the server's clock, set after it refused ours
@@ -58,25 +47,15 @@ func (s *signer) RoundTrip(req *http.Request) (*http.Response, error) {
 			}
 			return nil, err
 		}
-		lent := lend(r)
 		resp, err := s.next.RoundTrip(r)
 		if err != nil {
-			lent.back()
 			return nil, err
 		}
 		if resp.StatusCode < 300 {
 			s.heard.Store(true)
-			lent.back()
-			if req.URL.RawQuery != "" { // everything except objects themselves
-				resp.Body = struct {
-					io.Reader
-					io.Closer
-				}{io.LimitReader(resp.Body, maxListing), resp.Body}
-			}
 			return resp, nil
 		}
 		said := hear(resp)
-		lent.back() // not earlier: a body that ends early ends the connection
 		if g := s.where.google; resp.StatusCode == http.StatusUnauthorized && g != nil && g.tokens != nil {
 			if g.tokens.forget(r); first && (req.Body == nil || req.Body == http.NoBody) {
 				_ = resp.Body.Close()
@@ -100,115 +79,84 @@ func (s *signer) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// loan is the body of a request that is returned to the sender when the response arrives. A
-// transport continues to read the body if the server responds before it has all of it. By then,
-// the client that writes may start again with the same reader, or a buffer may be filled with the
-// next part.
-type loan struct {
-	mu    sync.Mutex
-	body  io.ReadCloser
-	left  int64 // bytes left to read
-	taken bool  // returned to the sender
-}
-
-// lend replaces the body of r by a loan, which it returns. It returns nil if r has no body.
-func lend(r *http.Request) *loan {
-	if r.Body == nil || r.Body == http.NoBody {
-		return nil
-	}
-	l := &loan{body: r.Body, left: r.ContentLength}
-	r.Body = l
-	return l
-}
-
-func (l *loan) back() {
-	if l != nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.taken = true
-	}
-}
-
-func (l *loan) Read(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.left == 0: // a transport checks for the end even after the response
-		return 0, io.EOF
-	case l.taken:
-		return 0, errAnswered
-	}
-	n, err := l.body.Read(p)
-	l.left -= int64(n)
-	return n, err
-}
-
-func (l *loan) Close() error { return l.body.Close() }
-
-var errAnswered = errors.New("the server has answered already")
-
 // own reports whether req goes to the server of the bucket, not to one that this server redirects
 // to.
 func (s *signer) own(req *http.Request) bool {
-	host := strings.ToLower(req.URL.Host)
+	host, end := strings.ToLower(req.URL.Host), strings.ToLower(s.where.endpoint.Host)
 	if s.where.amazon {
-		return req.URL.Scheme == "https" && (strings.HasSuffix(host, ".amazonaws.com") || strings.HasSuffix(host, ".amazonaws.com.cn"))
+		end = amazonDomain(s.where.region)
 	}
-	end := strings.ToLower(s.where.endpoint.Host)
-	return req.URL.Scheme == s.where.endpoint.Scheme && (host == end || strings.HasSuffix(host, "."+end) && !s.where.pathStyle)
+	return req.URL.Scheme == s.where.endpoint.Scheme && (host == end || strings.HasSuffix(host, "."+end) && (s.where.amazon || !s.where.pathStyle))
 }
-
-// matching is the context key of the conditions on which an object is removed.
-type matching struct{}
 
 // sign returns a copy of req for the servers of the region, with a signature.
 func (s *signer) sign(req *http.Request, region string) (*http.Request, error) {
-	r := req.Clone(req.Context())
-	r.Header.Del("Authorization")
+	r, u := req.WithContext(req.Context()), *req.URL
+	r.URL, r.Header = &u, make(http.Header, len(req.Header)+6)
+	maps.Copy(r.Header, req.Header)
+	delete(r.Header, "Authorization")
 	if !s.own(req) {
 		return r, nil
 	}
-	if conditions, ok := req.Context().Value(matching{}).(http.Header); ok && r.Method == http.MethodDelete {
-		maps.Copy(r.Header, conditions)
-	}
 	if s.where.amazon {
-		// Amazon has servers for each region. The client that writes adds a word for those that
-		// use IPv6 too.
-		bucket, found := "", false
-		for _, server := range []string{s.where.endpoint.Host, strings.Replace(amazonHost(s.where.region), "s3.", "s3.dualstack.", 1)} {
-			if bucket, found = strings.CutSuffix(r.URL.Host, server); found && !strings.HasSuffix(bucket, "s3.") {
-				r.URL.Host = bucket + amazonHost(region)
-				break
-			}
+		// Amazon has servers for each region.
+		if bucket, found := strings.CutSuffix(r.URL.Host, s.where.endpoint.Host); found {
+			r.URL.Host = bucket + amazonHost(region)
 		}
 		r.Host = r.URL.Host
 	}
 	// The request is sent byte for byte as it is signed, except that dots are escaped.
-	r.URL.RawPath = far.EscapeDots(s3utils.EncodePath(r.URL.Path))
+	if r.URL.RawPath = far.EscapeDots(sigv4.Path(r.URL.Path)); r.URL.RawPath == r.URL.Path {
+		r.URL.RawPath = "" // nothing is escaped
+	}
+	if r.URL.RawQuery != "" {
+		r.URL.RawQuery = sigv4.Query(r.URL.Query())
+	}
 	if s.where.google != nil {
-		return r, s.where.google.sign(r, time.Now())
+		return r, s.where.google.sign(s, r, time.Now())
 	}
 	if req.Method == http.MethodGet || req.Method == http.MethodHead {
-		r.Header.Set("X-Amz-Checksum-Mode", "ENABLED") // otherwise the server does not send checksums
+		r.Header["X-Amz-Checksum-Mode"] = []string{"ENABLED"} // otherwise the server does not send checksums
 	}
-	v, err := s.keys(req.Context())
-	if err != nil {
-		return nil, err
+	k, err := s.creds.get(req.Context())
+	if err != nil || k == (keys{}) {
+		return r, err
 	}
-	if v.SignerType == credentials.SignatureAnonymous {
-		return r, nil
+	if k.token != "" {
+		r.Header.Set("X-Amz-Security-Token", k.token)
 	}
-	if r.Header.Get("X-Amz-Content-Sha256") == "" {
-		r.Header.Set("X-Amz-Content-Sha256", noContent)
-	}
-	return aws.SignV4(*r, v.AccessKeyID, v.SecretAccessKey, v.SessionToken, region), nil
+	amazonWords.sign(r, &s.keys, k, region, time.Now())
+	return r, nil
 }
 
-func (s *signer) keys(ctx context.Context) (credentials.Value, error) {
-	if err := ctx.Err(); err != nil {
-		return credentials.Value{}, err
+// words are those of a service in signatures.
+type words struct{ algorithm, headers, date, payload, service, end, secret string }
+
+var (
+	amazonWords = words{sigv4.Algorithm, "X-Amz-", "X-Amz-Date", "X-Amz-Content-Sha256", "s3", "aws4_request", "AWS4"}
+	googleWords = words{"GOOG4-HMAC-SHA256", "X-Goog-", "X-Goog-Date", "X-Goog-Content-Sha256", "storage", "goog4_request", "GOOG4"}
+)
+
+// sign signs a request with keys, and all headers that change what it means. Servers in between
+// change others, such as Accept-Encoding.
+func (w words) sign(r *http.Request, derived *sigv4.Keys, k keys, region string, now time.Time) {
+	at := now.UTC().Format(sigv4.Time)
+	r.Header[w.date] = []string{at}
+	if r.Header[w.payload] == nil {
+		r.Header[w.payload] = []string{sigv4.Empty}
 	}
-	return s.creds.GetWithContext(&credentials.CredContext{Client: http.DefaultClient})
+	fields := append(make([]sigv4.Field, 0, 12), sigv4.Field{Name: "host", Value: r.URL.Host})
+	for name, values := range r.Header {
+		if strings.HasPrefix(name, w.headers) || strings.HasPrefix(name, "If-") || name == "Range" || name == "Content-Md5" || name == "Content-Type" {
+			fields = append(fields, sigv4.Field{Name: strings.ToLower(name), Value: strings.Join(values, ",")})
+		}
+	}
+	slices.SortFunc(fields, func(a, b sigv4.Field) int { return strings.Compare(a.Name, b.Name) })
+	signed := sigv4.Names(fields)
+	scope := at[:8] + "/" + region + "/" + w.service + "/" + w.end
+	text := sigv4.Request{Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Fields: fields, Payload: r.Header[w.payload][0]}.Text(w.algorithm, at, scope)
+	mac := hex.EncodeToString(sigv4.MAC(derived.Of(w.secret+k.secret, scope), text))
+	r.Header["Authorization"] = []string{w.algorithm + " Credential=" + k.id + "/" + scope + ", SignedHeaders=" + signed + ", Signature=" + mac}
 }
 
 // refusal is a server's error. It does not contain the server's text, which may have any length
@@ -216,28 +164,57 @@ func (s *signer) keys(ctx context.Context) (credentials.Value, error) {
 type refusal struct {
 	status       int
 	code, region string
+	why          error // what it means
+}
+
+func (r *refusal) Error() string { return r.why.Error() }
+func (r *refusal) Unwrap() error { return r.why }
+
+// unknown reports whether the server does not know requests of this kind.
+func (r *refusal) unknown() bool {
+	return r.status == http.StatusNotImplemented || r.status == http.StatusMethodNotAllowed
+}
+
+// refused returns the error for a refusal, which may be temporary.
+func (s *signer) refused(said refusal, h http.Header) error {
+	if said.busy() {
+		what := "server busy"
+		if far.IsWord(said.code) {
+			what = said.code
+		}
+		return &far.Passing{Err: fmt.Errorf("%d %s", said.status, what), After: far.RetryAfter(h)}
+	}
+	said.why = s.meaning(said)
+	return &said
 }
 
 // hear reads a refusal and restores the body.
 func hear(resp *http.Response) refusal {
-	said := refusal{status: resp.StatusCode, region: resp.Header.Get("X-Amz-Bucket-Region")}
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // a part of it may be enough
 	_ = resp.Body.Close()
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	resp.ContentLength = int64(len(body))
-	var xmlError struct {
+	said := parseRefusal(body)
+	said.status = resp.StatusCode
+	if region := resp.Header.Get("X-Amz-Bucket-Region"); isRegion(region) {
+		said.region = region
+	}
+	return said
+}
+
+// parseRefusal returns what a document says of a refusal, if it is one.
+func parseRefusal(doc []byte) (said refusal) {
+	var is struct {
 		XMLName xml.Name `xml:"Error"`
 		Code    string
 		Region  string
 	}
-	if err := xml.Unmarshal(body, &xmlError); err == nil {
-		said.code = strings.TrimSpace(xmlError.Code)
-		if said.region == "" {
-			said.region = strings.TrimSpace(xmlError.Region)
-		}
+	if decode(doc, &is) != nil {
+		return said
 	}
-	if !isRegion(said.region) {
-		said.region = ""
+	said.code = strings.TrimSpace(is.Code)
+	if region := strings.TrimSpace(is.Region); isRegion(region) {
+		said.region = region
 	}
 	return said
 }
@@ -296,10 +273,6 @@ func (s *signer) meaning(said refusal) error {
 	case said.status == http.StatusNotFound:
 		return fmt.Errorf("%s: %w", what, fs.ErrNotExist)
 	}
-	if said.status == 0 {
-		// This is the client's own text for what it could not parse.
-		return fmt.Errorf("invalid response from the server (%s)", what)
-	}
 	return fmt.Errorf("%d %s", said.status, what)
 }
 
@@ -307,8 +280,8 @@ func (s *signer) anonymous() bool {
 	if g := s.where.google; g != nil {
 		return g.anonymous()
 	}
-	v, err := s.keys(context.Background())
-	return err == nil && v.SignerType == credentials.SignatureAnonymous
+	k, err := s.creds.get(context.Background())
+	return err == nil && k == keys{}
 }
 
 // errNoUpload means that the server does not have an upload that was begun.
@@ -323,35 +296,12 @@ func (r refusal) busy() bool {
 	return r.status == http.StatusTooManyRequests || r.status >= 500 && r.status != http.StatusNotImplemented
 }
 
-// meaning returns a printable error for an error of the client that writes and lists.
-func (st *Store) meaning(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if answer, ok := errors.AsType[minio.ErrorResponse](err); ok {
-		said := refusal{answer.StatusCode, answer.Code, answer.Region}
-		if !isRegion(said.region) {
-			said.region = ""
-		}
-		if said.busy() {
-			what := "server busy"
-			if far.IsWord(said.code) {
-				what = said.code
-			}
-			return &far.Passing{Err: fmt.Errorf("%d %s", said.status, what)}
-		}
-		return st.signed.meaning(said)
-	}
-	return unaddressed(err)
-}
-
 // unaddressed removes the address from a transport's error. The remaining error may be temporary.
 func unaddressed(err error) error {
-	_, sent := errors.AsType[*url.Error](err)
-	if err = far.Dropped(far.Unaddressed(err)); sent && !errors.Is(err, fs.ErrPermission) {
-		return &far.Passing{Err: err}
+	if err = far.Unaddressed(err); far.Hopeless(err) {
+		return err
 	}
-	return err
+	return &far.Passing{Err: far.Dropped(err)}
 }
 
 // fail wraps err as that of a request for the object called name.

@@ -13,11 +13,9 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"iter"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -25,8 +23,6 @@ import (
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
-
-	"github.com/minio/minio-go/v7"
 
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
@@ -67,6 +63,8 @@ const (
 	// maxKey is the longest key that S3 allows, in bytes of UTF-8.
 	maxKey = 1024
 
+	maxRedirects = 10
+
 	emptyETag = `"d41d8cd98f00b204e9800998ecf8427e"` // the MD5 of no bytes
 )
 
@@ -78,8 +76,8 @@ type Store struct {
 	where  place
 	signed *signer
 	web    *web.Store
-	base   *url.URL // address of the prefix
-	client *minio.Core
+	root   *url.URL // address of the bucket
+	client *http.Client
 	sure   atomic.Bool // the region of the bucket has been requested
 
 	part  int // size of the first parts
@@ -146,23 +144,16 @@ func New(bucket, prefix string, o Options) (*Store, error) {
 	st.signed = &signer{next: cmp.Or[http.RoundTripper](client.Transport, web.Transport()), where: where, creds: creds}
 	st.signed.region.Store(&where.region)
 	client.Transport = st.signed
-	base := where.base(bucket)
+	st.root = where.base(bucket)
+	base := *st.root
 	base.Path += prefix
-	st.web = web.New(base, web.Options{Client: &client, Tries: tries, Log: o.Log, Explain: st.signed.explain, Sums: st.sumsOf, Headers: st.headersOf, Keys: true})
-	st.base = base
-
-	style := minio.BucketLookupDNS
-	if where.pathStyle {
-		style = minio.BucketLookupPath
-	}
-	core, err := minio.NewCore(where.endpoint.Host, &minio.Options{
-		Creds: creds, Secure: where.endpoint.Scheme == "https", Transport: st.signed,
-		Region: where.region, BucketLookup: style, MaxRetries: tries,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("endpoint %s: %w", where.endpoint.Host, err)
-	}
-	st.client = core
+	st.web = web.New(&base, web.Options{Client: &client, Tries: tries, Log: o.Log, Explain: st.signed.explain, Sums: st.sumsOf, Headers: st.headersOf, Keys: true})
+	st.client = &http.Client{Transport: st.signed, CheckRedirect: func(_ *http.Request, via []*http.Request) error {
+		if m := via[0].Method; m != http.MethodGet && m != http.MethodHead || len(via) >= maxRedirects {
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}}
 	return st, nil
 }
 
@@ -309,81 +300,110 @@ func beginAt(name string) string {
 }
 
 func (st *Store) list(ctx context.Context, prefix, after string) iter.Seq2[store.Info, error] {
-	owner := false
-	o := minio.ListObjectsOptions{Prefix: st.prefix + prefix, Recursive: true, FetchOwner: &owner}
-	if after != "" && utf8.ValidString(after) && len(st.prefix+after) <= maxKey {
-		o.StartAfter = st.prefix + after
+	if after = st.prefix + after; len(after) == len(st.prefix) || !utf8.ValidString(after) || len(after) > maxKey {
+		after = ""
 	}
-	return far.Listed(st.prefix, prefix, func(yield func(store.Info, error) bool) {
-		if len(o.Prefix) > maxKey || !utf8.ValidString(prefix) {
+	return far.Listed(st.prefix, prefix, st.listed(ctx, st.prefix+prefix, "", after), func(err error) error { return st.fail("list", prefix, err) })
+}
+
+// listed yields the objects whose keys begin with prefix, page after page. With a delimiter, it yields
+// what keys have in common up to that instead of the keys, after the objects of a page.
+func (st *Store) listed(ctx context.Context, prefix, delimiter, after string) iter.Seq2[store.Info, error] {
+	return func(yield func(store.Info, error) bool) {
+		if len(prefix) > maxKey || !utf8.ValidString(prefix) {
 			return // no valid key begins like that
 		}
-		again := far.Retrier{Tries: st.tries, Jitter: far.Jitter}
+		q := url.Values{"list-type": {"2"}, "encoding-type": {"url"}, "prefix": {prefix}, "delimiter": {delimiter}}
+		if after != "" {
+			q.Set("start-after", after)
+		}
 		for {
-			var err error
-			gained := 0
-			for found := range st.client.ListObjectsIter(ctx, st.bucket, o) {
-				if err = found.Err; err != nil {
-					break
-				}
-				o.StartAfter, gained = found.Key, far.Enough // the client has a whole answer
-				if !yield(infoOf(found.Key, found), nil) {
+			var p page
+			_, err := st.do(ctx, call{method: http.MethodGet, query: q, into: &p})
+			all, uerr := p.infos()
+			if err = cmp.Or(err, uerr); err != nil {
+				yield(store.Info{}, err)
+				return
+			}
+			for _, info := range all {
+				if !yield(info, nil) {
 					return
 				}
 			}
-			switch {
-			case err == nil: // also if the context is cancelled
-				err = ctx.Err()
-			case isCut(err): // the client sends a request again, but not if the answer had begun
-				if err = again.Again(ctx, &far.Passing{Err: st.meaning(ctx, err)}, gained); err == nil {
-					continue
-				}
-			default:
-				err = st.meaning(ctx, err)
+			if !p.IsTruncated {
+				return
 			}
-			if err != nil {
-				yield(store.Info{}, err)
+			if p.NextContinuationToken == "" || p.NextContinuationToken == q.Get("continuation-token") {
+				yield(store.Info{}, fmt.Errorf("%w: its list continues nowhere", errDocument))
+				return
 			}
-			return
+			q.Set("continuation-token", p.NextContinuationToken)
 		}
-	}, func(err error) error { return st.fail("list", prefix, err) })
-}
-
-// isCut reports whether an answer of XML ended too early.
-func isCut(err error) bool {
-	if _, sent := errors.AsType[*url.Error](err); sent {
-		return false
 	}
-	_, syntax := errors.AsType[*xml.SyntaxError](err)
-	_, network := errors.AsType[net.Error](err)
-	return syntax || network || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-func infoOf(name string, found minio.ObjectInfo) store.Info {
-	return store.Info{Name: name, Size: found.Size, ModTime: found.LastModified, Version: far.Quoted(found.ETag)}
+// page is a page of a listing.
+type page struct {
+	XMLName               xml.Name `xml:"ListBucketResult"`
+	EncodingType          string
+	IsTruncated           bool
+	NextContinuationToken string
+	Contents              []struct {
+		Key, ETag    string
+		Size         int64
+		LastModified time.Time
+	}
+	CommonPrefixes []struct{ Prefix string }
+}
+
+// infos returns the objects of a page, and then the prefixes.
+func (p *page) infos() ([]store.Info, error) {
+	all := make([]store.Info, 0, len(p.Contents)+len(p.CommonPrefixes))
+	for _, x := range p.Contents {
+		all = append(all, store.Info{Name: x.Key, Size: x.Size, ModTime: x.LastModified.Truncate(time.Millisecond), Version: far.Quoted(strings.Trim(x.ETag, `"`))})
+	}
+	for _, x := range p.CommonPrefixes {
+		all = append(all, store.Info{Name: x.Prefix})
+	}
+	for i := range all {
+		if err := unescape(p.EncodingType, &all[i].Name); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// unescape replaces names in a document by what they stand for.
+func unescape(encoding string, names ...*string) error {
+	for _, name := range names {
+		if encoding == "url" {
+			plain, err := url.QueryUnescape(*name)
+			if err != nil {
+				return fmt.Errorf("%w: name %.200q", errDocument, *name)
+			}
+			*name = plain
+		}
+	}
+	return nil
 }
 
 // Level returns what is directly below a prefix, with one request for a thousand.
 func (st *Store) Level(ctx context.Context, prefix string, most int) (all []store.Branch, more bool, err error) {
 	whole := st.prefix + prefix
-	if len(whole) > maxKey || !utf8.ValidString(prefix) {
-		return nil, false, nil // no valid key begins like that
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	owner := false
-	for found := range st.client.ListObjectsIter(ctx, st.bucket, minio.ListObjectsOptions{Prefix: whole, FetchOwner: &owner}) {
-		if found.Err != nil {
-			return nil, false, st.fail("list", prefix, st.meaning(ctx, found.Err))
+	for found, err := range st.listed(ctx, whole, "/", "") {
+		if err != nil {
+			return nil, false, st.fail("list", prefix, err)
 		}
-		name, ok := strings.CutPrefix(found.Key, st.prefix)
+		key := found.Name
+		name, ok := strings.CutPrefix(key, st.prefix)
 		slash := strings.Index(strings.TrimPrefix(name, prefix), "/") + 1
-		all = append(all, store.Branch{All: slash > 0, Info: infoOf(name, found)})
+		found.Name = name
+		all = append(all, store.Branch{All: slash > 0, Info: found})
 		switch {
 		case !ok || !strings.HasPrefix(name, prefix):
-			err = fmt.Errorf("server listed %.200q, which does not begin with %q", found.Key, whole)
+			err = fmt.Errorf("server listed %.200q, which does not begin with %q", key, whole)
 		case slash > 0 && slash != len(name)-len(prefix):
-			err = fmt.Errorf("server listed %.200q directly below %q", found.Key, whole)
+			err = fmt.Errorf("server listed %.200q directly below %q", key, whole)
 		case found.Size < 0:
 			err = fmt.Errorf("server listed %.200q with size %d", name, found.Size)
 		case len(all) > most, slash > 0 && !utf8.ValidString(name): // List could not be called for it
@@ -394,9 +414,6 @@ func (st *Store) Level(ctx context.Context, prefix string, most int) (all []stor
 		if err != nil {
 			return nil, false, st.fail("list", prefix, err)
 		}
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, false, st.fail("list", prefix, err)
 	}
 	// Each page of the response has objects first, and then prefixes.
 	slices.SortFunc(all, func(a, b store.Branch) int { return strings.Compare(a.Name, b.Name) })
@@ -413,15 +430,12 @@ func (st *Store) Level(ctx context.Context, prefix string, most int) (all []stor
 func (st *Store) Remove(ctx context.Context, name string) error {
 	key, err := st.key(name)
 	if err == nil {
-		_, err = st.client.StatObject(ctx, st.bucket, key, minio.StatObjectOptions{})
-	}
-	if err == nil {
-		err = st.client.RemoveObject(ctx, st.bucket, key, minio.RemoveObjectOptions{})
+		_, err = st.do(ctx, call{method: http.MethodHead, key: key})
 	}
 	if err != nil {
-		return st.fail("remove", name, st.meaning(ctx, err))
+		return st.fail("remove", name, err)
 	}
-	return nil
+	return st.remove(ctx, name, nil)
 }
 
 // RemoveAs deletes an object if it is still the version of info, by a request with that
@@ -433,7 +447,7 @@ func (st *Store) RemoveAs(ctx context.Context, info store.Info) error {
 		return err
 	}
 	defer o.Close()
-	resp, err := o.(*object).head(ctx, "", "")
+	resp, err := o.(*object).head(ctx, "", nil)
 	if err != nil {
 		return err
 	}
@@ -468,13 +482,10 @@ func (st *Store) RemoveIf(ctx context.Context, info store.Info) error {
 func (st *Store) remove(ctx context.Context, name string, condition http.Header) error {
 	key, err := st.key(name)
 	if err == nil {
-		err = st.client.RemoveObject(context.WithValue(ctx, matching{}, condition), st.bucket, key, minio.RemoveObjectOptions{})
+		_, err = st.do(ctx, call{method: http.MethodDelete, key: key, header: condition})
 	}
-	switch {
-	case isConflict(err):
+	if isConflict(err) {
 		err = store.ErrChanged
-	case err != nil:
-		err = st.meaning(ctx, err)
 	}
 	return st.fail("remove", name, err)
 }
@@ -506,7 +517,7 @@ func (st *Store) settle(ctx context.Context) error {
 	}
 	// The response may be a refusal, because credentials may allow writing but not this request.
 	// Only the response to the next request counts.
-	_, _ = st.client.BucketExists(ctx, st.bucket)
+	_, _ = st.do(ctx, call{method: http.MethodHead})
 	st.sure.Store(true)
 	return ctx.Err()
 }

@@ -2,11 +2,10 @@ package bucket
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/holdall/holdall/store"
@@ -17,6 +16,9 @@ import (
 // known there.
 func (st *Store) sumsOf(resp *http.Response) (all []store.Sum) {
 	add := func(algo, text string, hexadecimal bool) {
+		if text == "" {
+			return
+		}
 		if sum, ok := far.Sum(algo, text, hexadecimal); ok {
 			all = append(all, sum)
 		}
@@ -33,29 +35,31 @@ func (st *Store) sumsOf(resp *http.Response) (all []store.Sum) {
 		return all
 	}
 	// The response for a range may have the checksums of a part.
-	if resp.StatusCode == http.StatusOK || isWhole(h.Get("Content-Range")) {
-		for _, algo := range []string{"sha256", "sha1", "crc64nvme"} {
-			add(algo, h.Get("X-Amz-Checksum-"+algo), false)
-		}
+	whole := resp.StatusCode == http.StatusOK || isWhole(h.Get("Content-Range"))
+	if whole {
+		add("sha256", h.Get("X-Amz-Checksum-Sha256"), false)
+		add("sha1", h.Get("X-Amz-Checksum-Sha1"), false)
+		add("crc64nvme", h.Get("X-Amz-Checksum-Crc64nvme"), false)
 	}
 	// If objects are encrypted with the service's keys, ETags are not checksums.
 	kept := h.Get("X-Amz-Server-Side-Encryption")
 	if !strings.HasPrefix(kept, "aws:") && h.Get("X-Amz-Server-Side-Encryption-Customer-Algorithm") == "" {
 		add("md5", h.Get("ETag"), true)
 	}
-	if resp.StatusCode == http.StatusOK || isWhole(h.Get("Content-Range")) {
-		for _, algo := range []string{"crc32c", "crc32"} {
-			add(algo, h.Get("X-Amz-Checksum-"+algo), false)
-		}
+	if whole {
+		add("crc32c", h.Get("X-Amz-Checksum-Crc32c"), false)
+		add("crc32", h.Get("X-Amz-Checksum-Crc32"), false)
 	}
 	return all
 }
 
 // isWhole reports whether a range is the whole object.
 func isWhole(contentRange string) bool {
-	var first, last, size int64
-	n, _ := fmt.Sscanf(contentRange, "bytes %d-%d/%d", &first, &last, &size)
-	return n == 3 && first == 0 && last == size-1
+	span, ok := strings.CutPrefix(contentRange, "bytes 0-")
+	last, size, _ := strings.Cut(span, "/")
+	l, err := strconv.ParseInt(last, 10, 64)
+	n, err2 := strconv.ParseInt(size, 10, 64)
+	return ok && err == nil && err2 == nil && l == n-1
 }
 
 // Can returns the abilities of an object, including its checksums and headers.
@@ -84,7 +88,7 @@ func (o *object) sums(ctx context.Context) ([]store.Sum, error) {
 	}
 	var resp *http.Response
 	if !o.headed.Load() {
-		if resp, err = o.head(ctx, info.Version, ""); err != nil {
+		if resp, err = o.head(ctx, info.Version, nil); err != nil {
 			return nil, err
 		}
 		sums = o.st.sumsOf(resp)
@@ -93,7 +97,7 @@ func (o *object) sums(ctx context.Context) ([]store.Sum, error) {
 	if len(whole) > 0 || len(sums) == 0 {
 		return whole, nil
 	}
-	if resp, err = o.head(ctx, info.Version, "partNumber=1"); err != nil {
+	if resp, err = o.head(ctx, info.Version, url.Values{"partNumber": {"1"}}); err != nil {
 		return nil, err
 	}
 	var known []store.Sum
@@ -107,43 +111,11 @@ func (o *object) sums(ctx context.Context) ([]store.Sum, error) {
 }
 
 // head requests the header of a version of the object.
-func (o *object) head(ctx context.Context, version, query string) (*http.Response, error) {
-	u := far.Below(o.st.base, o.Name)
-	u.RawQuery = query
-	again := far.Retrier{Tries: o.st.tries, Jitter: far.Jitter}
-	for {
-		resp, err := o.headOnce(ctx, u.String(), version)
-		if err == nil {
-			return resp, nil
-		}
-		if err = again.Again(ctx, err, 0); err != nil {
-			return nil, o.st.fail("head", o.Name, err)
-		}
-	}
-}
-
-func (o *object) headOnce(ctx context.Context, address, version string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodHead, address, nil)
-	if err != nil {
-		return nil, err
-	}
+func (o *object) head(ctx context.Context, version string, query url.Values) (*http.Response, error) {
+	c := call{method: http.MethodHead, key: o.key, query: query}
 	if version != "" {
-		req.Header.Set("If-Match", version)
+		c.header = http.Header{"If-Match": {version}}
 	}
-	resp, err := (&http.Client{Transport: o.st.signed}).Do(req)
-	if err != nil {
-		return nil, &far.Passing{Err: far.Dropped(far.Unaddressed(err))}
-	}
-	_ = resp.Body.Close() // it is empty
-	switch code := resp.StatusCode; {
-	case code == http.StatusOK, code == http.StatusPartialContent:
-		return resp, nil
-	case code == http.StatusPreconditionFailed:
-		return nil, store.ErrChanged
-	case code == http.StatusNotFound:
-		return nil, fs.ErrNotExist
-	case far.MayPass(code):
-		return nil, &far.Passing{Err: errors.New(resp.Status), After: far.RetryAfter(resp.Header)}
-	}
-	return nil, errors.New(resp.Status)
+	resp, err := o.st.do(ctx, c)
+	return resp, o.st.fail("head", o.Name, err)
 }

@@ -29,10 +29,6 @@ import (
 const (
 	tokenWait = 20 * time.Second
 
-	// early is how long before its end a token is replaced. Google's own clients do it 4 minutes
-	// before.
-	early = 4 * time.Minute
-
 	maxToken = 64 << 10 // of a response with a token
 
 	tokenScope    = "https://www.googleapis.com/auth/devstorage.read_write"
@@ -41,48 +37,31 @@ const (
 	assertionLife = time.Hour
 )
 
-// tokens gets OAuth tokens of one account. It gets a new one when the old one expires.
+// tokens gets OAuth tokens of one account.
 type tokens struct {
+	*lease[string]
 	client *http.Client
-	ask    func(ctx context.Context) (*http.Request, error)
-	of     string // who issues them, for errors
-
-	mu    chan struct{} // a lock that can be given up when a context ends
-	token string
-	until time.Time
 }
 
-// get returns a token that is valid for a while.
-func (t *tokens) get(ctx context.Context) (string, error) {
-	select {
-	case t.mu <- struct{}{}:
-		defer func() { <-t.mu }()
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
-	now := time.Now()
-	if t.token != "" && now.Before(t.until) {
-		return t.token, nil
-	}
-	r, err := t.ask(ctx)
-	if err != nil {
-		return "", err
-	}
-	token, life, err := t.fetch(r)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", t.of, err)
-	}
-	t.token, t.until = token, now.Add(life-min(early, life/4))
-	return token, nil
+func newTokens(of string, ask func(ctx context.Context) (*http.Request, error)) *tokens {
+	t := &tokens{}
+	t.lease = newLease(func(ctx context.Context) (token string, end time.Time, err error) {
+		r, err := ask(ctx)
+		if err != nil {
+			return "", end, err
+		}
+		token, life, err := t.fetch(r)
+		if err != nil {
+			return "", end, fmt.Errorf("%s: %w", of, err)
+		}
+		return token, time.Now().Add(life), nil
+	})
+	return t
 }
 
 // forget drops the token of a request that a server has refused.
 func (t *tokens) forget(r *http.Request) {
-	t.mu <- struct{}{}
-	defer func() { <-t.mu }()
-	if "Bearer "+t.token == r.Header.Get("Authorization") {
-		t.token = ""
-	}
+	t.drop(func(token string) bool { return "Bearer "+token == r.Header.Get("Authorization") })
 }
 
 // fetch requests a token. Of the server's response, errors contain only a word of its code,
@@ -151,18 +130,14 @@ func findTokens() (*tokens, error) {
 		return nil, nil
 	}
 	u := url.URL{Scheme: "http", Host: cmp.Or(host, "169.254.169.254"), Path: "/computeMetadata/v1/instance/service-accounts/default/token"}
-	return &tokens{
-		of: "token of this machine's account",
-		mu: make(chan struct{}, 1),
-		ask: func(ctx context.Context) (*http.Request, error) {
-			r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-			if err != nil {
-				return nil, fmt.Errorf("GCE_METADATA_HOST: expected host or host:port: %w", fs.ErrInvalid)
-			}
-			r.Header.Set("Metadata-Flavor", "Google")
-			return r, nil
-		},
-	}, nil
+	return newTokens("token of this machine's account", func(ctx context.Context) (*http.Request, error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+		if err != nil {
+			return nil, fmt.Errorf("GCE_METADATA_HOST: expected host or host:port: %w", fs.ErrInvalid)
+		}
+		r.Header.Set("Metadata-Flavor", "Google")
+		return r, nil
+	}), nil
 }
 
 // onGoogle reports whether this is a machine of Google's, by its names and settings. It sends no
@@ -235,7 +210,7 @@ func readAccount(file, what string) (*tokens, error) {
 	if err != nil || endpoint.Host == "" || endpoint.Scheme != "https" && (endpoint.Scheme != "http" || !far.IsLocal(endpoint.Hostname())) {
 		return unusable("token_uri: expected an https address")
 	}
-	t := &tokens{mu: make(chan struct{}, 1)}
+	var of string // for errors
 	var form func(now time.Time) (url.Values, error)
 	switch a.Type {
 	case "service_account":
@@ -243,7 +218,7 @@ func readAccount(file, what string) (*tokens, error) {
 		if err != nil || a.Email == "" {
 			return unusable("service account without client_email or an RSA key")
 		}
-		t.of = "token of the service account"
+		of = "token of the service account"
 		form = func(now time.Time) (url.Values, error) {
 			assertion, err := assert(key, a.KeyID, a.Email, endpoint.String(), now)
 			return url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:jwt-bearer"}, "assertion": {assertion}}, err
@@ -252,7 +227,7 @@ func readAccount(file, what string) (*tokens, error) {
 		if a.ClientID == "" || a.Refresh == "" {
 			return unusable("user without client_id or refresh_token")
 		}
-		t.of = "token of the user (gcloud auth application-default login)"
+		of = "token of the user (gcloud auth application-default login)"
 		form = func(time.Time) (url.Values, error) {
 			return url.Values{"grant_type": {"refresh_token"}, "client_id": {a.ClientID}, "client_secret": {a.ClientSecret},
 				"refresh_token": {a.Refresh}}, nil
@@ -260,7 +235,7 @@ func readAccount(file, what string) (*tokens, error) {
 	default:
 		return nil, fmt.Errorf("%s: type %.40q: expected service_account or authorized_user: %w", what, a.Type, errors.ErrUnsupported)
 	}
-	t.ask = func(ctx context.Context) (*http.Request, error) {
+	return newTokens(of, func(ctx context.Context) (*http.Request, error) {
 		values, err := form(time.Now())
 		if err != nil {
 			return nil, err
@@ -270,8 +245,7 @@ func readAccount(file, what string) (*tokens, error) {
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		}
 		return r, err
-	}
-	return t, nil
+	}), nil
 }
 
 func parseKey(text string) (*rsa.PrivateKey, error) {

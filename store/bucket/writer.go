@@ -1,21 +1,20 @@
 package bucket
 
 import (
-	"bytes"
 	"context"
 	"crypto/md5"
-	"crypto/sha256"
 	"encoding/hex"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/minio/minio-go/v7"
 
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
@@ -38,6 +37,8 @@ const (
 	spareParts = 100
 
 	abortWait = 30 * time.Second
+
+	contentType = "application/octet-stream"
 )
 
 func partSize(first int, written int64) int {
@@ -92,6 +93,16 @@ func (st *Store) CreateAs(ctx context.Context, name string, wish store.Wishes) (
 	return w, nil
 }
 
+// part is a part of an upload as the request that joins them has it.
+type part struct {
+	PartNumber int
+	ETag       string
+}
+
+func partQuery(upload string, number int) url.Values {
+	return url.Values{"uploadId": {upload}, "partNumber": {strconv.Itoa(number)}}
+}
+
 // writer uploads an object. Its methods must be called from one goroutine; mu protects what the
 // goroutines that send use.
 type writer struct {
@@ -108,7 +119,7 @@ type writer struct {
 	copied  int64            // the sum of copies
 
 	mu     sync.Mutex
-	parts  []minio.CompletePart
+	parts  []part
 	kept   int64 // bytes of parts that the server has
 	proven int64 // bytes of these that were not sent
 	gone   bool  // the upload no longer exists
@@ -139,15 +150,16 @@ func (w *writer) begin(ctx context.Context, first []byte) error {
 			return err
 		}
 	}
-	id, err := w.st.client.NewMultipartUpload(ctx, w.st.bucket, w.key, minio.PutObjectOptions{})
-	if err != nil {
-		return w.st.meaning(ctx, err)
+	var is struct {
+		XMLName  xml.Name `xml:"InitiateMultipartUploadResult"`
+		UploadID string   `xml:"UploadId"`
 	}
-	if id == "" {
-		return errors.New("server started an upload without an ID")
+	_, err := w.st.do(ctx, call{method: http.MethodPost, key: w.key, query: url.Values{"uploads": {""}}, header: http.Header{"Content-Type": {contentType}}, into: &is})
+	if err == nil && is.UploadID == "" {
+		err = errors.New("server started an upload without an ID")
 	}
-	w.upload = id
-	return nil
+	w.upload = is.UploadID
+	return err
 }
 
 // put sends a part. S3 numbers parts from 1.
@@ -159,14 +171,14 @@ func (w *writer) put(p []byte, number int) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.add(minio.CompletePart{PartNumber: number, ETag: etag}, int64(len(p)))
+	w.add(part{number, etag}, int64(len(p)))
 	return nil
 }
 
 // add records a part of n bytes that the server has. The caller holds the lock.
-func (w *writer) add(p minio.CompletePart, n int64) {
+func (w *writer) add(p part, n int64) {
 	for len(w.parts) < p.PartNumber {
-		w.parts = append(w.parts, minio.CompletePart{})
+		w.parts = append(w.parts, part{})
 	}
 	w.parts[p.PartNumber-1] = p
 	w.kept += n
@@ -182,11 +194,8 @@ func (w *writer) putPart(p []byte, number int) (etag string, err error) {
 	if w.lost() {
 		return sumOf(p), nil
 	}
-	sum := sha256.Sum256(p)
-	done, err := w.st.client.PutObjectPart(w.Ctx, w.st.bucket, w.key, w.upload, number, bytes.NewReader(p), int64(len(p)),
-		minio.PutObjectPartOptions{Md5Base64: w.st.where.contentMD5(p), Sha256Hex: hex.EncodeToString(sum[:]), DisableContentSha256: true})
+	done, err := w.st.do(w.Ctx, call{method: http.MethodPut, key: w.key, query: partQuery(w.upload, number), body: p})
 	if err != nil {
-		err = w.st.meaning(w.Ctx, err)
 		if errors.Is(err, errNoUpload) && (w.wish.Once || w.wish.Resume) {
 			// Another writer of the same bytes may have been first. Only the object can show what
 			// it wrote.
@@ -197,10 +206,10 @@ func (w *writer) putPart(p []byte, number int) (etag string, err error) {
 		}
 		return "", err
 	}
-	if done.ETag == "" {
+	if etag = tagOf(done); etag == "" {
 		return "", errors.New("response without an ETag: the server may not have the part")
 	}
-	return done.ETag, nil
+	return etag, nil
 }
 
 // Finish sends what is left, except a small object. The version that the object will have is
@@ -259,29 +268,27 @@ func (w *writer) Commit(ctx context.Context) (store.Info, error) {
 	})
 }
 
-// wishes returns the options of the request that makes the object appear.
-func (w *writer) wishes() (o minio.PutObjectOptions) {
+// wishes returns the headers of the request that makes the object appear.
+func (w *writer) wishes() http.Header {
+	h := http.Header{"Content-Type": {contentType}}
 	if w.wish.Once {
-		o.SetMatchETagExcept("*")
+		h.Set("If-None-Match", "*")
 	}
-	return o
+	return h
 }
 
 func (w *writer) whole(ctx context.Context) (etag string, err error) {
 	if err := w.st.settle(ctx); err != nil {
 		return "", err
 	}
-	sum, o := sha256.Sum256(w.Buf), w.wishes()
-	o.DisableContentSha256 = true
-	put, err := w.st.client.PutObject(ctx, w.st.bucket, w.key, bytes.NewReader(w.Buf), int64(len(w.Buf)), w.st.where.contentMD5(w.Buf),
-		hex.EncodeToString(sum[:]), o)
+	put, err := w.st.do(ctx, call{method: http.MethodPut, key: w.key, header: w.wishes(), body: w.Buf})
 	if err == nil {
-		return put.ETag, nil
+		return tagOf(put), nil
 	}
 	if w.wish.Once && isConflict(err) {
-		return w.there(ctx, sumOf(w.Buf), w.st.meaning(ctx, err))
+		return w.there(ctx, sumOf(w.Buf), err)
 	}
-	return "", w.st.meaning(ctx, err)
+	return "", err
 }
 
 // complete joins the parts.
@@ -296,44 +303,54 @@ func (w *writer) complete(ctx context.Context) (etag string, err error) {
 		}
 		return "", err
 	}
-	o := w.wishes()
+	h := w.wishes()
 	if w.wish.Once && !w.st.where.onceInParts() {
 		// Another writer may still be first between this check and the next request.
 		if _, err := w.there(ctx, want, nil); err != nil && errors.Is(err, fs.ErrExist) {
 			return "", err
 		}
-		o = minio.PutObjectOptions{}
+		h.Del("If-None-Match")
 	}
-	put, err := w.st.client.CompleteMultipartUpload(ctx, w.st.bucket, w.key, w.upload, w.parts, o)
+	body, err := xml.Marshal(struct {
+		XMLName xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ CompleteMultipartUpload"`
+		Part    []part
+	}{Part: w.parts})
+	if err != nil {
+		return "", err
+	}
+	var is struct {
+		XMLName xml.Name `xml:"CompleteMultipartUploadResult"`
+		ETag    string
+	}
+	_, err = w.st.do(ctx, call{method: http.MethodPost, key: w.key, query: url.Values{"uploadId": {w.upload}}, header: h, body: body, into: &is})
 	if err == nil {
-		return put.ETag, nil
+		return strings.Trim(is.ETag, `"`), nil
 	}
-	meaning := w.st.meaning(ctx, err)
-	_, may := errors.AsType[*far.Passing](meaning)
+	_, may := errors.AsType[*far.Passing](err)
 	switch {
 	// If a response is lost, the request may have succeeded. The upload then no longer exists,
 	// and the object consists of its parts.
-	case errors.Is(meaning, errNoUpload):
-		return w.there(ctx, want, meaning)
+	case errors.Is(err, errNoUpload):
+		return w.there(ctx, want, err)
 	// The object may come from another upload, or from a writer that resumed this one. Some
 	// servers then fail for as long as the upload exists.
 	case ctx.Err() == nil && (may || w.wish.Once && isConflict(err)):
-		if etag, err = w.there(ctx, want, meaning); err == nil {
+		if etag, err = w.there(ctx, want, err); err == nil {
 			// If the rest of the upload cannot be removed, it stays among the unfinished ones.
 			_ = w.forget(ctx)
 		}
 		return etag, err
 	}
-	return "", meaning
+	return "", err
 }
 
 // there returns the ETag of the existing object if it is the expected one. Otherwise it returns
 // why the object was not created.
 func (w *writer) there(ctx context.Context, want string, why error) (etag string, err error) {
-	info, err := w.st.client.StatObject(ctx, w.st.bucket, w.key, minio.StatObjectOptions{})
+	is, err := w.st.do(ctx, call{method: http.MethodHead, key: w.key})
 	switch {
-	case err == nil && want != "" && strings.Trim(info.ETag, `"`) == want && info.Size == w.Written:
-		return info.ETag, nil
+	case err == nil && want != "" && tagOf(is) == want && is.ContentLength == w.Written:
+		return want, nil
 	case err == nil && w.wish.Once:
 		return "", fmt.Errorf("an object with other content exists: %w", fs.ErrExist)
 	}
@@ -345,10 +362,12 @@ func (w *writer) there(ctx context.Context, want string, why error) (etag string
 
 // isConflict reports whether a server refused to replace an object.
 func isConflict(err error) bool {
-	answer, _ := errors.AsType[minio.ErrorResponse](err)
-	return answer.StatusCode == http.StatusPreconditionFailed || answer.Code == "PreconditionFailed" ||
-		answer.Code == "ConditionalRequestConflict"
+	said, ok := errors.AsType[*refusal](err)
+	return ok && (said.status == http.StatusPreconditionFailed || said.code == "PreconditionFailed" || said.code == "ConditionalRequestConflict")
 }
+
+// tagOf returns the ETag in a response, without quotes.
+func tagOf(resp *http.Response) string { return strings.Trim(resp.Header.Get("ETag"), `"`) }
 
 // sumOf returns the ETag of p, without quotes.
 func sumOf(p []byte) string {
@@ -364,7 +383,7 @@ func (w *writer) lost() bool {
 
 // joined returns the ETag that S3 gives an object of these parts. It is "" if the ETags of the
 // parts are not MD5 sums, as with encryption.
-func joined(parts []minio.CompletePart) string {
+func joined(parts []part) string {
 	sums := md5.New()
 	for _, p := range parts {
 		sum, err := hex.DecodeString(strings.Trim(p.ETag, `"`))

@@ -3,11 +3,9 @@ package web
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -90,25 +88,10 @@ func (st *Store) transportError(ctx, reqCtx context.Context, err error, u *url.U
 	if st.secret(err.Error(), u) {
 		return &far.Passing{Err: errors.New("transport error (text hidden, since it contains a credential)")}
 	}
-	if hopeless(err) {
+	if far.Hopeless(err) {
 		return err
 	}
 	return &far.Passing{Err: far.Dropped(err)}
-}
-
-// hopeless reports whether a transport error is permanent.
-func hopeless(err error) bool {
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return true
-	}
-	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
-		return true
-	}
-	if dns, ok := errors.AsType[*net.DNSError](err); ok {
-		return dns.IsNotFound
-	}
-	// A transport that signs requests may have no credentials.
-	return errors.Is(err, http.ErrSchemeMismatch) || errors.Is(err, fs.ErrPermission)
 }
 
 // minSecret is the shortest credential that is searched for in a text, because values of a query

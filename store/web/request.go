@@ -40,7 +40,7 @@ func (s span) header() string {
 	if s.off < 0 {
 		return "bytes=-" + strconv.FormatInt(s.n, 10)
 	}
-	return fmt.Sprintf("bytes=%d-%d", s.off, s.off+s.n-1)
+	return "bytes=" + strconv.FormatInt(s.off, 10) + "-" + strconv.FormatInt(s.off+s.n-1, 10)
 }
 
 // get requests a range of o. It uses the address to which an earlier request was redirected, if
@@ -109,7 +109,9 @@ func (o *object) send(ctx context.Context, u *url.URL, want span) (*http.Respons
 		err = o.st.transportError(ctx, ctx2, err, u)
 		cancel(nil)
 	}
-	o.st.log.LogAttrs(ctx, slog.LevelDebug, "request", o.logged(u, want, resp, err, time.Since(start))...)
+	if o.st.log.Enabled(ctx, slog.LevelDebug) {
+		o.st.log.LogAttrs(ctx, slog.LevelDebug, "request", o.logged(u, want, resp, err, time.Since(start))...)
+	}
 	if err != nil {
 		return nil, err
 	}

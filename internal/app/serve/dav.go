@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/base/sigv4"
 )
 
 // Archives are also folders of WebDAV (RFC 4918, class 1, read-only), so that systems without FUSE can mount
@@ -91,7 +92,7 @@ func (l *davListing) entry(name, at string, e holdall.Entry) {
 		}
 		e = is
 	}
-	link := l.base + escaped(nil, at)
+	link := l.base + sigv4.Path(at)
 	switch {
 	case e.Kind == format.Dir:
 		link += "/"

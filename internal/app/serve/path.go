@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall"
+
+	"github.com/holdall/holdall/internal/base/sigv4"
 )
 
 // isPath reports whether name is valid both as a name in an archive and as a
@@ -25,22 +27,7 @@ func isPath(name string) bool {
 
 // reference returns a name as a URL relative to its folder. Because of the
 // "./", a colon in the name does not make a scheme of the part before it.
-func reference(name string) string { return escaped([]byte("./"), name) }
-
-// escaped appends s to b. It writes all bytes except letters, digits, -._~ and
-// slashes as %XX.
-func escaped(b []byte, s string) string {
-	const digits = "0123456789ABCDEF"
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case 'a' <= c|0x20 && c|0x20 <= 'z', '0' <= c && c <= '9', strings.IndexByte("-._~/", c) >= 0:
-			b = append(b, c)
-		default:
-			b = append(b, '%', digits[c>>4], digits[c&15])
-		}
-	}
-	return string(b)
-}
+func reference(name string) string { return "./" + sigv4.Path(name) }
 
 // href returns a name as a link in a list. It leaves characters unescaped
 // where browsers accept that, because clients that parse lists with a pattern,

@@ -25,6 +25,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/minio/crc64nvme"
 	"github.com/zeebo/xxh3"
+
+	"github.com/holdall/holdall/internal/base/sigv4"
 )
 
 // An s3Fault is an error that clients of S3 know by its code.
@@ -212,7 +214,7 @@ func (c *call) body() (*payload, error) {
 		if err := p.unchunk(c, sent); err != nil {
 			return nil, err
 		}
-	} else if sent != "" && sent != noPayload {
+	} else if sent != "" && sent != sigv4.Unsigned {
 		want, err := hex.DecodeString(sent)
 		if err != nil || len(want) != sha256.Size {
 			return nil, fault("InvalidArgument", "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, STREAMING-UNSIGNED-PAYLOAD-TRAILER, STREAMING-AWS4-HMAC-SHA256-PAYLOAD, STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER or a valid sha256 value.")
@@ -338,7 +340,7 @@ type chunkSigns struct {
 }
 
 func (s *chunkSigns) sign(kind, more, sum string) string {
-	s.last = hex.EncodeToString(mac(s.key, strings.Join([]string{signAlgorithm + kind, s.at, s.scope, s.last, more + sum}, "\n")))
+	s.last = hex.EncodeToString(sigv4.MAC(s.key, strings.Join([]string{sigv4.Algorithm + kind, s.at, s.scope, s.last, more + sum}, "\n")))
 	return s.last
 }
 
@@ -354,12 +356,12 @@ func (p *payload) unchunk(c *call, sent string) error {
 	switch sent {
 	case "STREAMING-AWS4-HMAC-SHA256-PAYLOAD", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER":
 		x.signed = true
-	case "STREAMING-UNSIGNED-PAYLOAD-TRAILER", noPayload, "":
+	case "STREAMING-UNSIGNED-PAYLOAD-TRAILER", sigv4.Unsigned, "":
 	default:
 		return fault("NotImplemented", "")
 	}
 	if x.signed && c.sig.id != "" {
-		x.by = &chunkSigns{key: c.s.o.Key.of(c.sig), at: c.sig.at.Format(signTime), scope: c.sig.scope, last: hex.EncodeToString(c.sig.sum), sum: sha256.New()}
+		x.by = &chunkSigns{key: c.s.o.Key.of(c.sig), at: c.sig.at.Format(sigv4.Time), scope: c.sig.scope, last: hex.EncodeToString(c.sig.sum), sum: sha256.New()}
 	}
 	p.from, p.chunks = x, x
 	return nil
@@ -441,7 +443,7 @@ func (x *chunked) compare() error {
 	if x.by == nil {
 		return nil
 	}
-	want := x.by.sign("-PAYLOAD", emptySum+"\n", hex.EncodeToString(x.by.sum.Sum(nil)))
+	want := x.by.sign("-PAYLOAD", sigv4.Empty+"\n", hex.EncodeToString(x.by.sum.Sum(nil)))
 	if x.by.sum.Reset(); !hmac.Equal([]byte(want), []byte(x.got)) {
 		return fault("SignatureDoesNotMatch", "")
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/holdall/holdall/internal/base/sigv4"
 	"github.com/holdall/holdall/store/storekit"
 )
 
@@ -125,7 +126,7 @@ func (c *call) form() error {
 	to, err := url.Parse(cmp.Or(fields["success_action_redirect"], fields["redirect"]))
 	switch status, _ := strconv.Atoi(fields["success_action_status"]); {
 	case err == nil && (to.Scheme == "http" || to.Scheme == "https") && to.Host != "":
-		said := "bucket=" + signedText(c.bucket) + "&key=" + signedText(c.key) + "&etag=" + signedText(p.etag)
+		said := "bucket=" + sigv4.Word(c.bucket) + "&key=" + sigv4.Word(c.key) + "&etag=" + sigv4.Word(p.etag)
 		to.RawQuery = strings.TrimPrefix(to.RawQuery+"&"+said, "&")
 		c.w.Header().Set("Location", to.String())
 		c.w.WriteHeader(http.StatusSeeOther)
@@ -183,7 +184,7 @@ func (k Key) signedForm(fields map[string]string) error {
 			return fault("InvalidArgument", "Bucket POST must contain a field named '"+name+"'.  If it is specified, please check the order of the fields.")
 		}
 	}
-	if fields["x-amz-algorithm"] != signAlgorithm {
+	if fields["x-amz-algorithm"] != sigv4.Algorithm {
 		return fault("InvalidArgument", "X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\"")
 	}
 	if code := s.fill(fields["x-amz-credential"], "host", fields["x-amz-signature"], fields["x-amz-date"], "AuthorizationQueryParametersError"); code != "" {
@@ -192,7 +193,7 @@ func (k Key) signedForm(fields map[string]string) error {
 	switch {
 	case !hmac.Equal([]byte(s.id), []byte(k.ID)):
 		return fault("InvalidAccessKeyId", "")
-	case !hmac.Equal(s.sum, mac(k.of(s), policy)):
+	case !hmac.Equal(s.sum, sigv4.MAC(k.of(s), policy)):
 		return fault("SignatureDoesNotMatch", "")
 	}
 	return nil

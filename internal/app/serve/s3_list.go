@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/base/sigv4"
 )
 
 func (c *call) buckets() error {
@@ -71,7 +72,7 @@ type keysQuery struct {
 // text is a key, or a part of one, in the encoding that was asked for.
 func (k keysQuery) text(s string) keyText {
 	if k.encoding != "" {
-		s = signedPath(s)
+		s = sigv4.Path(s)
 	}
 	return keyText(s)
 }

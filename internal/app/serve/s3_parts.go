@@ -18,6 +18,8 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall"
+
+	"github.com/holdall/holdall/internal/base/sigv4"
 )
 
 const (
@@ -288,7 +290,7 @@ func (c *call) location() string {
 	if c.r.TLS != nil {
 		scheme = "https://"
 	}
-	return scheme + c.r.Host + "/" + signedPath(c.bucket+"/"+c.key)
+	return scheme + c.r.Host + "/" + sigv4.Path(c.bucket+"/"+c.key)
 }
 
 // join returns the checksum of an object from those of its parts: that of its

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdall/holdall/internal/base/sigv4"
 )
 
 // boto3 signs links with version 2 of signatures unless it is configured
@@ -61,7 +63,7 @@ func (k Key) checkV2(r *http.Request, q url.Values, now time.Time) (s signature,
 	case !k.isV2(text, q.Get("Signature")):
 		return s, "SignatureDoesNotMatch"
 	}
-	return signature{id: k.ID, presigned: true, payload: noPayload}, ""
+	return signature{id: k.ID, presigned: true, payload: sigv4.Unsigned}, ""
 }
 
 // isV2 reports whether a signature is that of a text.

@@ -5,21 +5,22 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
+
+	"github.com/holdall/holdall/internal/base/sigv4"
 )
 
 // A signature is the signature of a request: in its header, or in its query if
 // the link was signed in advance.
 type signature struct {
 	id, scope string
-	headers   string   // their names, as they were sent
-	signed    []string // the same
+	signed    []string // names of headers
 	sum       []byte
 	at        time.Time
 	payload   string
@@ -28,19 +29,15 @@ type signature struct {
 }
 
 const (
-	signAlgorithm = "AWS4-HMAC-SHA256"
-	signTime      = "20060102T150405Z"
-	noPayload     = "UNSIGNED-PAYLOAD"
-	emptySum      = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-	maxSkew       = 15 * time.Minute
-	maxExpires    = 7 * 24 * time.Hour
+	maxSkew    = 15 * time.Minute
+	maxExpires = 7 * 24 * time.Hour
 )
 
 // parseSignature parses the signature of a request. code is Amazon's code for
 // an error, or "" if there is none.
 func parseSignature(head http.Header, q url.Values) (s signature, code string) {
 	if auth := head.Get("Authorization"); auth != "" {
-		rest, ok := strings.CutPrefix(auth, signAlgorithm+" ")
+		rest, ok := strings.CutPrefix(auth, sigv4.Algorithm+" ")
 		if !ok {
 			return s, "AuthorizationHeaderMalformed"
 		}
@@ -52,7 +49,7 @@ func parseSignature(head http.Header, q url.Values) (s signature, code string) {
 			}
 			fields[k] = v
 		}
-		s.payload = cmp.Or(head.Get("X-Amz-Content-Sha256"), emptySum)
+		s.payload = cmp.Or(head.Get("X-Amz-Content-Sha256"), sigv4.Empty)
 		return s, s.fill(fields["Credential"], fields["SignedHeaders"], fields["Signature"], head.Get("X-Amz-Date"), "AuthorizationHeaderMalformed")
 	}
 	if !q.Has("X-Amz-Signature") {
@@ -65,11 +62,11 @@ func parseSignature(head http.Header, q url.Values) (s signature, code string) {
 		}
 	}
 	n, err := strconv.Atoi(q.Get("X-Amz-Expires"))
-	if q.Get("X-Amz-Algorithm") != signAlgorithm || err != nil || n < 1 || n > int(maxExpires/time.Second) {
+	if q.Get("X-Amz-Algorithm") != sigv4.Algorithm || err != nil || n < 1 || n > int(maxExpires/time.Second) {
 		return s, bad
 	}
 	s.presigned, s.expires = true, time.Duration(n)*time.Second
-	s.payload = cmp.Or(q.Get("X-Amz-Content-Sha256"), head.Get("X-Amz-Content-Sha256"), noPayload)
+	s.payload = cmp.Or(q.Get("X-Amz-Content-Sha256"), head.Get("X-Amz-Content-Sha256"), sigv4.Unsigned)
 	return s, s.fill(q.Get("X-Amz-Credential"), q.Get("X-Amz-SignedHeaders"), q.Get("X-Amz-Signature"), q.Get("X-Amz-Date"), bad)
 }
 
@@ -89,10 +86,10 @@ func (s *signature) fill(credential, headers, sum, at, bad string) (code string)
 	if s.sum, err = hex.DecodeString(sum); err != nil || len(s.sum) != sha256.Size {
 		return bad
 	}
-	if s.at, err = time.Parse(signTime, at); err != nil || at[:8] != scope[n] {
+	if s.at, err = time.Parse(sigv4.Time, at); err != nil || at[:8] != scope[n] {
 		return bad
 	}
-	s.headers, s.signed = headers, strings.Split(headers, ";")
+	s.signed = strings.Split(headers, ";")
 	if !slices.IsSorted(s.signed) || len(slices.Compact(slices.Clone(s.signed))) != len(s.signed) || !slices.Contains(s.signed, "host") {
 		return bad
 	}
@@ -120,7 +117,7 @@ func (k Key) check(r *http.Request, now time.Time) (s signature, code string) {
 
 func (k Key) wrong(r *http.Request, s signature, q url.Values, now time.Time) (code string) {
 	switch {
-	case !hasBody(r) && s.payload != noPayload && s.payload != emptySum:
+	case !hasBody(r) && s.payload != sigv4.Unsigned && s.payload != sigv4.Empty:
 		return "XAmzContentSHA256Mismatch"
 	case !hmac.Equal([]byte(s.id), []byte(k.ID)):
 		return "InvalidAccessKeyId"
@@ -143,25 +140,12 @@ func (k Key) wrong(r *http.Request, s signature, q url.Values, now time.Time) (c
 
 // sign returns the signature that a request should have.
 func (k Key) sign(r *http.Request, s signature, q url.Values) []byte {
-	b := make([]byte, 0, 1<<10)
-	add := func(parts ...string) {
-		for _, part := range parts {
-			b = append(b, part...)
-		}
+	if s.presigned {
+		q = maps.Clone(q)
+		q.Del("X-Amz-Signature")
 	}
-	add(r.Method, "\n", signedPath(r.URL.Path), "\n")
-	var pairs []string
-	for name, values := range q {
-		if s.presigned && name == "X-Amz-Signature" {
-			continue
-		}
-		for _, v := range values {
-			pairs = append(pairs, signedText(name)+"="+signedText(v))
-		}
-	}
-	slices.Sort(pairs)
-	add(strings.Join(pairs, "&"), "\n")
-	for _, name := range s.signed {
+	fields := make([]sigv4.Field, len(s.signed))
+	for i, name := range s.signed {
 		value := strings.Join(r.Header.Values(name), ",")
 		switch name {
 		case "host":
@@ -169,58 +153,14 @@ func (k Key) sign(r *http.Request, s signature, q url.Values) []byte {
 		case "content-length":
 			value = strconv.FormatInt(r.ContentLength, 10)
 		}
-		add(name)
-		between := ":"
-		for word := range strings.FieldsSeq(value) {
-			add(between, word)
-			between = " "
-		}
-		if between == ":" {
-			add(between)
-		}
-		add("\n")
+		fields[i] = sigv4.Field{Name: name, Value: value}
 	}
-	add("\n", s.headers, "\n", s.payload)
-	sum := sha256.Sum256(b)
-	b = b[:0]
-	add(signAlgorithm, "\n")
-	b = s.at.AppendFormat(b, signTime)
-	add("\n", s.scope, "\n")
-	return mac(k.of(s), hex.AppendEncode(b, sum[:]))
+	text := sigv4.Request{Method: r.Method, Path: r.URL.Path, Query: sigv4.Query(q), Fields: fields, Payload: s.payload}.Text(sigv4.Algorithm, s.at.Format(sigv4.Time), s.scope)
+	return sigv4.MAC(k.of(s), text)
 }
 
-// A scopeKey is the key for the signatures of a scope. Most requests have the
-// scope of the one before.
-type scopeKey struct {
-	k     Key
-	scope string
-	key   []byte
-}
-
-var lastScope atomic.Pointer[scopeKey]
+// derived has the key of the last signature. Most requests have the scope of the one before.
+var derived sigv4.Keys
 
 // of returns the key for signatures of this day and region.
-func (k Key) of(s signature) []byte {
-	if last := lastScope.Load(); last != nil && last.k == k && last.scope == s.scope {
-		return last.key
-	}
-	key := []byte("AWS4" + k.Secret)
-	for part := range strings.SplitSeq(s.scope, "/") {
-		key = mac(key, part)
-	}
-	lastScope.Store(&scopeKey{k, strings.Clone(s.scope), key})
-	return key
-}
-
-func mac[T string | []byte](key []byte, text T) []byte {
-	m := hmac.New(sha256.New, key)
-	m.Write([]byte(text))
-	return m.Sum(nil)
-}
-
-// signedText escapes text for signatures: all bytes except letters, digits and
-// -._~
-func signedText(s string) string { return strings.ReplaceAll(signedPath(s), "/", "%2F") }
-
-// signedPath is signedText, except that it keeps slashes.
-func signedPath(s string) string { return escaped(nil, s) }
+func (k Key) of(s signature) []byte { return derived.Of("AWS4"+k.Secret, s.scope) }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/holdall/holdall/internal/base/sigv4"
 )
 
 const unknownType = "application/octet-stream"
@@ -130,5 +132,5 @@ func attachment(name string) string {
 	if whole {
 		return "attachment; filename=\"" + name + "\""
 	}
-	return "attachment; filename=\"" + plain.String() + "\"; filename*=UTF-8''" + signedText(strings.ToValidUTF8(name, "_"))
+	return "attachment; filename=\"" + plain.String() + "\"; filename*=UTF-8''" + sigv4.Word(strings.ToValidUTF8(name, "_"))
 }

@@ -5,6 +5,7 @@ package far
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -23,6 +24,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/holdall/holdall/internal/base/sigv4"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storekit"
 )
@@ -79,6 +81,21 @@ func Dropped(err error) error {
 		return ErrDropped
 	}
 	return err
+}
+
+// Hopeless reports whether a transport error is permanent.
+func Hopeless(err error) bool {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return true
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		return dns.IsNotFound
+	}
+	// A transport that signs requests may have no credentials.
+	return errors.Is(err, http.ErrSchemeMismatch) || errors.Is(err, fs.ErrPermission)
 }
 
 // IsWord reports whether code is a word, as the codes of errors are.
@@ -215,6 +232,11 @@ func EscapeDots(path string) string {
 // Below returns the address of what lies below base, which ends in a slash, by a plain
 // name. S3 takes a plus sign in a path for a space.
 func Below(base *url.URL, name string) *url.URL {
+	if base.RawPath == "" && sigv4.Path(name) == name && CheckDots(name) == nil { // nothing is escaped
+		u := *base
+		u.Path += name
+		return &u
+	}
 	parts := strings.Split(name, "/")
 	for i, p := range parts {
 		parts[i] = strings.ReplaceAll(url.PathEscape(p), "+", "%2B")
@@ -313,24 +335,24 @@ func (o *Object) Can() store.ObjectAbilities {
 
 // unkept has the ends of the names of headers that show what a service keeps with an object and
 // archives do not, and the values that are usual.
-var unkept = [][3]string{
-	{"tagging-count", "0", "tags"}, {"tag-count", "0", "tags"}, {"storage-class", "STANDARD", "storage class"}, {"access-tier", "", "storage class"},
-	{"website-redirect-location", "", "redirect"}, {"object-lock-mode", "", "lock"}, {"object-lock-legal-hold", "OFF", "lock"},
-	{"immutability-policy-mode", "", "lock"}, {"legal-hold", "false", "lock"},
+var unkept = map[string][2]string{
+	"tagging-count": {"0", "tags"}, "tag-count": {"0", "tags"}, "storage-class": {"STANDARD", "storage class"}, "access-tier": {"", "storage class"},
+	"website-redirect-location": {"", "redirect"}, "object-lock-mode": {"", "lock"}, "object-lock-legal-hold": {"OFF", "lock"},
+	"immutability-policy-mode": {"", "lock"}, "legal-hold": {"false", "lock"},
 }
 
 // Headers are what a service keeps with an object, of an answer about it. Names of what
 // users keep begin with meta there. What no archive keeps has a name that is not a header's.
 func Headers(h http.Header, meta string) map[string]string {
 	all := map[string]string{}
-	for _, u := range unkept {
-		name := strings.TrimSuffix(meta, "meta-") + u[0]
-		if value := h.Get(name); value != "" && value != u[1] && h.Get(name+"-inferred") != "true" {
-			all[u[2]] = value
-		}
-	}
+	service := strings.TrimSuffix(meta, "meta-")
 	for key, values := range h {
 		name := strings.ToLower(key)
+		if end, ok := strings.CutPrefix(name, service); ok {
+			if u, ok := unkept[end]; ok && len(values) > 0 && values[0] != "" && values[0] != u[0] && h.Get(name+"-inferred") != "true" {
+				all[u[1]] = values[0]
+			}
+		}
 		if own, ok := strings.CutPrefix(name, meta); ok {
 			name = storekit.MetaHeader + own
 		} else if strings.HasPrefix(name, storekit.MetaHeader) {
