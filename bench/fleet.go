@@ -154,8 +154,9 @@ func (g packingFleet) read(ctx context.Context, do func(*book.Book) error) error
 
 // fleetVerb measures what a verb of a fleet costs for each object, in requests and in time of processors:
 // the first plan, a plan that finds nothing new, the packing, the retirement of all originals, or a compaction
-// after a third of all objects was deleted. The catalogue is on a disk.
-func fleetVerb(verb string) func(*suite) (row, error) {
+// after a third of all objects was deleted. The catalogue is on a disk. most is the goal for the processor's time of
+// an object, if there is one.
+func fleetVerb(verb string, most time.Duration) func(*suite) (row, error) {
 	return func(s *suite) (r row, err error) {
 		n, size := s.sizes.sFiles, int64(s.sizes.sBytes)
 		if verb == "retire" {
@@ -215,6 +216,9 @@ func fleetVerb(verb string) func(*suite) (row, error) {
 			if step.verb == verb {
 				r.ours, r.oursTook = s.show(command{step.args}), &f
 				r.notes = []string{fmt.Sprintf("%.3f requests and %.0f µs of a processor an object", float64(requests.Load()-before)/float64(n), f.cpu.Seconds()*1e6/float64(n))}
+				if most > 0 {
+					r.judge([]goal{cpuOfEach(n, most)}, s.quick)
+				}
 				return r, nil
 			}
 		}

@@ -266,9 +266,12 @@ type life struct {
 	rss             int64
 }
 
-// life measures a server. Its results are kept for all rows.
+// lives are those that were measured, for all rows.
+var lives = map[string]*life{}
+
+// life measures a server.
 func (s *suite) life(of s3Server) (*life, error) {
-	if l := s.lives[of.name]; l != nil {
+	if l := lives[of.name]; l != nil {
 		return l, nil
 	}
 	l := &life{phases: map[string]*phase{}}
@@ -277,10 +280,7 @@ func (s *suite) life(of s3Server) (*life, error) {
 			return nil, err
 		}
 	}
-	if s.lives == nil {
-		s.lives = map[string]*life{}
-	}
-	s.lives[of.name] = l
+	lives[of.name] = l
 	return l, nil
 }
 

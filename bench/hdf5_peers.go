@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"time"
 )
 
 // Other readers of HDF5 on a server. They are timed within their own process, and ours as a command.
@@ -19,6 +20,41 @@ var hdf5Peers []byte
 
 // hdf5Nested has 2,000 datasets in nested groups, as the latest version of the library writes them.
 const hdf5Nested = "recordings/nested_latest.h5"
+
+// scalarsHDF5 checks a file of many small datasets. The peer only walks over them.
+func scalarsHDF5(s *suite) (r row, err error) {
+	const variable, step = "HOLDALL_VIRTUAL_PYTHON", "h5py-walk"
+	python := os.Getenv(variable)
+	if python == "" {
+		return r, fmt.Errorf("%w: $%s does not say where h5py is", errSkipped, variable)
+	}
+	n := 100_000
+	if s.quick {
+		n /= 20
+	}
+	file, err := s.have(fmt.Sprintf("scalars-%d.h5", n), func(path string) error {
+		_, err := s.pythonStep(python, "hdf5_peers.py", hdf5Peers, "h5py-scalars", path, strconv.Itoa(n))
+		return err
+	})
+	if err != nil {
+		return r, err
+	}
+	ours := []string{s.bin, "verify", "-q", file}
+	r.peer, r.ours = step, s.show(command{ours})
+	for range s.n {
+		theirs, err := s.pythonStep(python, "hdf5_peers.py", hdf5Peers, step, file)
+		if err != nil {
+			return r, err
+		}
+		f, err := s.measure(ours, nil)
+		if err != nil {
+			return r, err
+		}
+		r.peerTook, r.oursTook = r.peerTook.best(*theirs), r.oursTook.best(f)
+	}
+	r.judge([]goal{cpuUnder(time.Second)}, s.quick)
+	return r, nil
+}
 
 // farHDF5 compares a step of a peer with a command of ours, on a fixture 20 ms away, by requests and bytes.
 // If array is not empty, both read a part of it, which must be the same.

@@ -6,6 +6,8 @@ timed without the start of Python. Prints wall and CPU seconds and bytes of RSS.
   h5py URL                      all objects, attributes and numbers of chunks, by fsspec
   h5py-slice URL ARRAY N OUT    elements N to 2 N, by fsspec
   lindi-slice URL ARRAY N OUT
+  h5py-scalars FILE N           makes a file of N datasets of one number, in folders of a thousand
+  h5py-walk FILE                all objects of a local file
 """
 
 import contextlib
@@ -56,6 +58,21 @@ def lindi(url):
     import lindi
 
     return lindi.LindiH5pyFile.from_hdf5_file(url)
+
+
+def h5py_scalars(path, n):
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        for i in range(int(n)):
+            file.create_dataset(f"g{i // 1000:03d}/d{i:06d}", data=float(i))
+
+
+def h5py_walk(path):
+    import h5py
+
+    with h5py.File(path) as file:
+        file.visititems(lambda name, o: None)
 
 
 def h5py_slice(url, array, n, out):

@@ -49,7 +49,6 @@ type suite struct {
 	top   string // the project
 	gocaf string // "" if there is none
 	made  map[string]bool
-	lives map[string]*life // of servers of buckets
 }
 
 // verbs are other jobs of this program: peers that are part of it.

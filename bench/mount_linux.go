@@ -167,7 +167,7 @@ func mountLarge(which cached) func(*suite) (row, error) {
 		speed := func(f *figures) float64 { return float64(s.sizes.big) / (1 << 20) / f.wall.Seconds() }
 		r.peer, r.ours = "reading the archive, 1 MiB at a time", "holdall mount, and reading the file"
 		r.notes = append(r.notes, fmt.Sprintf("%.0f and %.0f MiB/s", speed(r.peerTook), speed(r.oursTook)))
-		r.judge([]goal{wallRatio(1 / 0.7)}, s.quick)
+		r.judge([]goal{wallRatio(1.4)}, s.quick)
 		return r, nil
 	}
 }
@@ -486,7 +486,7 @@ func mountMemory(s *suite) (r row, err error) {
 	r.oursTook.rss = later
 	r.ours = "find DIR -size +1, twice, in one mount of " + filepath.Base(archive) + "; its memory a minute later"
 	r.notes = append(r.notes, fmt.Sprintf("once it is ready %s, after the finds %s, at most %s", mib(ready), mib(walked), mib(most)))
-	r.judge([]goal{rssUnder(120 << 20)}, s.quick)
+	r.judge([]goal{rssUnder(96 << 20)}, s.quick)
 	return r, nil
 }
 

@@ -40,6 +40,7 @@ type keyTable struct {
 // node is a group, an array, or a link.
 type node struct {
 	path          string
+	names         string // of .zattrs, of .zgroup or .zarray, and of the chunk if there is one
 	x             *array // nil if it is not an array
 	attrs, zarray []byte
 	fault         *format.Problem // why nothing of it can be presented
@@ -198,6 +199,7 @@ func (k *keys) list(ctx context.Context) error {
 	t := &k.table
 	for i := range t.nodes {
 		n := &t.nodes[i]
+		n.begin()
 		if n.x != nil && n.x.err != nil {
 			n.fault = k.a.fault(n.path+"/.zarray", n.x.err)
 		}
@@ -216,6 +218,9 @@ func (k *keys) list(ctx context.Context) error {
 		at := len(t.rows)
 		if err := k.chunks(ctx, int32(i), n.x); err != nil {
 			return err
+		}
+		if len(t.rows) == at+1 {
+			n.names += n.below(n.x.key(t.rows[at].number))
 		}
 		slices.SortFunc(t.rows[at:], func(a, b keyRow) int { return int(min(max(a.number-b.number, -1), 1)) })
 		if err := n.x.mask(k.t, int64(len(t.rows)-at)); err != nil {
@@ -311,10 +316,31 @@ func (t *keyTable) Len() int { return len(t.rows) }
 func (t *keyTable) Name(i int) string {
 	r := &t.rows[i]
 	n := &t.nodes[r.node]
-	last := [...]string{attrsKey: ".zattrs", groupKey: ".zgroup", arrayKey: ".zarray", chunkKey: ""}[r.kind]
-	if r.kind == chunkKey {
-		last = n.x.key(r.number)
+	each := len(".zattrs")
+	if n.path != "" {
+		each += len(n.path) + len("/")
 	}
+	switch {
+	case r.kind == attrsKey:
+		return n.names[:each]
+	case r.kind != chunkKey:
+		return n.names[each : 2*each]
+	case len(n.names) > 2*each:
+		return n.names[2*each:]
+	}
+	return n.below(n.x.key(r.number))
+}
+
+// begin makes the names of the keys of metadata.
+func (n *node) begin() {
+	last := ".zarray"
+	if n.x == nil && n.fault == nil {
+		last = ".zgroup"
+	}
+	n.names = n.below(".zattrs") + n.below(last)
+}
+
+func (n *node) below(last string) string {
 	if n.path == "" {
 		return last
 	}
