@@ -39,7 +39,7 @@ func newCoder(block int, groups int64, order int) *coder {
 	if c.near {
 		c.band.limit, c.sums.limit = groups*c.bandLen(), aloneMemory
 	}
-	c.works.New = func() any { return new(make([]byte, order*gf16.Piece)) }
+	c.works.New = func() any { return new(make([]byte, order*c.code.Piece())) }
 	c.tiles.New = func() any { return new(make([]byte, (c.code.Together()+1)*block)) }
 	return c
 }
@@ -169,7 +169,7 @@ func (c *coder) sum(ctx context.Context, group int64, n int) error {
 		if !c.began && c.near {
 			clear(sum) // a page that is read first is mapped twice
 		}
-		c.code.Add(sum, work, band.b[t*together*gf16.Piece:], stride, parts)
+		c.code.Add(sum, work, band.b[t*together*c.code.Piece():], stride, parts)
 	}, loan.keep)
 }
 
@@ -182,11 +182,11 @@ const lendMost = 8 << 20
 
 // pieces is how many pieces of a group's sums are in memory at a time.
 func (c *coder) pieces() int {
-	all := c.block / gf16.Piece
+	all := c.block / c.code.Piece()
 	if c.near {
 		return all
 	}
-	return min(all, max(1, lendMost/(c.order*gf16.Piece)))
+	return min(all, max(1, lendMost/(c.order*c.code.Piece())))
 }
 
 // eachPiece calls do with the sums of each piece of a group's blocks, several at a time, and keep
@@ -195,7 +195,7 @@ func (c *coder) eachPiece(ctx context.Context, group int64, do func(t int, sum, 
 	if err := c.sums.reserve(c.groups * c.chunk()); err != nil {
 		return err
 	}
-	size, all := c.order*gf16.Piece, c.block/gf16.Piece
+	size, all := c.order*c.code.Piece(), c.block/c.code.Piece()
 	each := max(1, 1<<20/size)
 	for first := 0; first < all; first += c.pieces() {
 		last := min(first+c.pieces(), all)
@@ -239,7 +239,7 @@ func (c *coder) finish(ctx context.Context, n int) error {
 		}
 	} else {
 		c.band.close()
-		rows = make([]byte, c.order*c.pieces()*gf16.Piece)
+		rows = make([]byte, c.order*c.pieces()*c.code.Piece())
 	}
 	for group := range c.groups {
 		if c.near {
@@ -250,7 +250,7 @@ func (c *coder) finish(ctx context.Context, n int) error {
 			first := t / c.pieces() * c.pieces()
 			row := c.row(first)
 			for i := range n {
-				copy(rows[i*row+(t-first)*gf16.Piece:], sum[i*gf16.Piece:][:gf16.Piece])
+				copy(rows[i*row+(t-first)*c.code.Piece():], sum[i*c.code.Piece():][:c.code.Piece()])
 			}
 		}, func(sums loan) error {
 			if c.near {
@@ -267,7 +267,9 @@ func (c *coder) finish(ctx context.Context, n int) error {
 }
 
 // row is how many bytes of a parity block are together, from piece first on.
-func (c *coder) row(first int) int { return min(c.pieces()*gf16.Piece, c.block-first*gf16.Piece) }
+func (c *coder) row(first int) int {
+	return min(c.pieces()*c.code.Piece(), c.block-first*c.code.Piece())
+}
 
 // parity reads parity block i of a group. It must follow finish.
 func (c *coder) parity(group int64, i int, b []byte) error {
@@ -275,9 +277,9 @@ func (c *coder) parity(group int64, i int, b []byte) error {
 	if c.near {
 		from = &c.band
 	}
-	for first := 0; first < c.block/gf16.Piece; first += c.pieces() {
+	for first := 0; first < c.block/c.code.Piece(); first += c.pieces() {
 		row := c.row(first)
-		if err := from.read(b[first*gf16.Piece:][:row], group*c.chunk()+int64(first*gf16.Piece*c.order+i*row)); err != nil {
+		if err := from.read(b[first*c.code.Piece():][:row], group*c.chunk()+int64(first*c.code.Piece()*c.order+i*row)); err != nil {
 			return err
 		}
 	}

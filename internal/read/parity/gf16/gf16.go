@@ -153,6 +153,7 @@ func transpose(x uint64) uint64 {
 
 // An Encoder computes the parity of a group of blocks, one run of M data blocks at a time.
 type Encoder struct {
+	piece   int
 	m       int
 	f       *field
 	factors []factor // of the run that is encoded, as the layers use them
@@ -161,14 +162,18 @@ type Encoder struct {
 // Width is the best length of the pieces to decode: they then stay in a processor's cache.
 const Width = 1 << 10
 
-// Piece is the length of the pieces that an Encoder works on. A piece of each block of a run fits
-// the nearest caches.
-const Piece = 64
-
 // NewEncoder returns an Encoder for m parity blocks. m is a power of two.
 func NewEncoder(m int) *Encoder {
-	return &Encoder{m: m, f: theField(), factors: make([]factor, m)}
+	e := &Encoder{m: m, f: theField(), factors: make([]factor, m), piece: 64}
+	if !useWide {
+		e.piece = Width // a factor takes longer to load than for 64 bytes
+	}
+	return e
 }
+
+// Piece is the length of the pieces that an Encoder works on. A piece of each block of a run fits
+// the nearest caches.
+func (e *Encoder) Piece() int { return e.piece }
 
 // Order rounds a number of parity blocks up to a power of two.
 func Order(parity int) int { return 1 << bits.Len(uint(max(parity, 1)-1)) }
@@ -202,30 +207,27 @@ func (e *Encoder) Put(to, blocks, near []byte, at int) {
 }
 
 func (e *Encoder) putSlow(to, blocks, near []byte, at, n int) {
-	tile := make([]byte, n*Width)
-	for t := 0; t < len(near); t += Width {
+	for t := 0; t < len(near); t += e.piece {
+		tile := to[t*n:][:n*e.piece]
 		for i := range n {
-			b := blocks[i*len(near)+t:][:Width]
-			subtle.XORBytes(near[t:t+Width], near[t:t+Width], b)
-			copy(tile[i*Width:], b)
+			b := blocks[i*len(near)+t:][:e.piece]
+			subtle.XORBytes(near[t:t+e.piece], near[t:t+e.piece], b)
+			copy(tile[i*e.piece:], b)
 		}
-		layersSlow(tile, Width, tile, Width, n, e.factors[at:], 1)
-		for i := range n * Width / Piece {
-			copy(to[t*n+i*Piece:], tile[i%n*Width+i/n*Piece:][:Piece])
-		}
+		layersSlow(tile, e.piece, tile, e.piece, n, e.factors[at:], 1)
 	}
 }
 
 // Stride is how far what Put stores of its next blocks should be from what it stores of these. The
 // space between keeps a piece of all of them from the same places of a cache.
-func (e *Encoder) Stride(block int) int { return e.Together()*block + 4*Piece }
+func (e *Encoder) Stride(block int) int { return e.Together()*block + 4*e.piece }
 
 // part is how many bytes of what Put stores of a piece are processed at a time.
-func part() int {
+func (e *Encoder) part() int {
 	if useWide {
-		return most * Piece / 4 // in the nearest cache, a part of all blocks
+		return most * e.piece / 4 // in the nearest cache, a part of all blocks
 	}
-	return most * Piece
+	return most * e.piece
 }
 
 // Add adds to sum what a piece of each block contributes to the parity. band has the piece of the
@@ -235,10 +237,10 @@ func (e *Encoder) Add(sum, work, band []byte, stride, parts int) {
 	n := e.Together()
 	all := e.m / n
 	if all == 1 {
-		subtle.XORBytes(sum, sum, band[:n*Piece])
+		subtle.XORBytes(sum, sum, band[:n*e.piece])
 		return
 	}
-	part := part()
+	part := e.part()
 	for ; len(sum) > 0; sum, band = sum[all*part:], band[part:] {
 		// Up to three layers at a time, the last ones together with the sum.
 		from, unit := band, stride
@@ -272,9 +274,9 @@ func (e *Encoder) Add(sum, work, band []byte, stride, parts int) {
 // space like sum.
 func (e *Encoder) Parity(sum, work []byte, n int) {
 	if e.m > most {
-		part, all := part(), e.m/most
+		part, all := e.part(), e.m/most
 		for i := range len(sum) / part {
-			copy(work[i%all*most*Piece+i/all*part:], sum[i*part:][:part])
+			copy(work[i%all*most*e.piece+i/all*part:], sum[i*part:][:part])
 		}
 		copy(sum, work)
 	}
@@ -286,7 +288,7 @@ func (e *Encoder) parity(work []byte, at, size, n int) {
 		return
 	}
 	half := size / 2
-	forward(work[at*Piece:(at+half)*Piece], work[(at+half)*Piece:(at+size)*Piece], &e.factors[at+half])
+	forward(work[at*e.piece:(at+half)*e.piece], work[(at+half)*e.piece:(at+size)*e.piece], &e.factors[at+half])
 	e.parity(work, at, half, n)
 	e.parity(work, at+half, half, n)
 }

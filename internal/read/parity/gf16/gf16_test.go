@@ -18,7 +18,7 @@ func encode(m int, data [][]byte) []byte {
 	n := e.Together()
 	stride := e.Stride(Width)
 	sums, band := make([]byte, m*Width), make([]byte, m/n*stride)
-	work := make([]byte, m*Piece)
+	work := make([]byte, m*e.piece)
 	for run := 0; run*m < len(data); run++ {
 		e.Run(run)
 		clear(band)
@@ -37,17 +37,17 @@ func encode(m int, data [][]byte) []byte {
 				panic("the sum of neighbours is wrong")
 			}
 		}
-		for t := range Width / Piece {
-			e.Add(sums[t*m*Piece:][:m*Piece], work, band[t*n*Piece:], stride, parts)
+		for t := range Width / e.piece {
+			e.Add(sums[t*m*e.piece:][:m*e.piece], work, band[t*n*e.piece:], stride, parts)
 		}
 	}
 	e.Finish()
 	parity := make([]byte, m*Width)
-	for t := range Width / Piece {
-		sum := sums[t*m*Piece:][:m*Piece]
+	for t := range Width / e.piece {
+		sum := sums[t*m*e.piece:][:m*e.piece]
 		e.Parity(sum, work, m)
 		for i := range m {
-			copy(parity[i*Width+t*Piece:], sum[i*Piece:][:Piece])
+			copy(parity[i*Width+t*e.piece:], sum[i*e.piece:][:e.piece])
 		}
 	}
 	return parity
@@ -91,7 +91,7 @@ func BenchmarkRun(b *testing.B) {
 			kernels(func(name string) {
 				e := NewEncoder(m)
 				n := e.Together()
-				blocks, near, work := make([]byte, n*block), make([]byte, block), make([]byte, m*Piece)
+				blocks, near, work := make([]byte, n*block), make([]byte, block), make([]byte, m*e.piece)
 				stride := e.Stride(block)
 				sums, band := make([]byte, m*block), make([]byte, m/n*stride)
 				e.Run(1)
@@ -101,8 +101,8 @@ func BenchmarkRun(b *testing.B) {
 						for at := 0; at < m; at += n {
 							e.Put(band[at/n*stride:][:n*block], blocks, near, at)
 						}
-						for t := range block / Piece {
-							e.Add(sums[t*m*Piece:][:m*Piece], work, band[t*n*Piece:], stride, m/n)
+						for t := range block / e.piece {
+							e.Add(sums[t*m*e.piece:][:m*e.piece], work, band[t*n*e.piece:], stride, m/n)
 						}
 					}
 				})
