@@ -321,31 +321,16 @@ var remembered = map[string]string{
 // Goroutines and channels have no such list.
 func TestFormatsStartNoGoroutineAndKeepNoCache(t *testing.T) {
 	needed := map[string]bool{}
-	look := func(file string, d fs.DirEntry, err error) error {
-		file = filepath.ToSlash(file)
-		if file == "format/formattest" || file == "format/kit/pipe" { // the latter waits for what it starts
-			return fs.SkipDir
-		}
-		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
-			return err
-		}
-		set := token.NewFileSet()
-		f, err := parser.ParseFile(set, file, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		signs(f, func(n ast.Node, sign string) {
-			key := path.Dir(file) + ": " + sign
-			if needed[key] = true; remembered[key] == "" {
-				t.Errorf("%s: a %s: formats start no goroutine and keep no cache (docs/DESIGN.md)", set.Position(n.Pos()), sign)
-			}
-		})
-		return nil
-	}
+	skip := func(file string) bool { return file == "format/formattest" || file == "format/kit/pipe" } // the latter waits for what it starts
 	for _, dir := range []string{"format", "internal/oak"} {
-		if err := filepath.WalkDir(dir, look); err != nil {
-			t.Fatal(err)
-		}
+		eachFile(t, dir, skip, func(file string, set *token.FileSet, f *ast.File) {
+			signs(f, func(n ast.Node, sign string) {
+				key := path.Dir(file) + ": " + sign
+				if needed[key] = true; remembered[key] == "" {
+					t.Errorf("%s: a %s: formats start no goroutine and keep no cache (docs/DESIGN.md)", set.Position(n.Pos()), sign)
+				}
+			})
+		})
 	}
 	for key := range remembered {
 		if !needed[key] {
@@ -356,21 +341,12 @@ func TestFormatsStartNoGoroutineAndKeepNoCache(t *testing.T) {
 
 // A regular expression that is compiled before main begins costs every start of the command.
 func TestNoExpressionIsCompiledBeforeItIsUsed(t *testing.T) {
-	look := func(file string, d fs.DirEntry, err error) error {
-		if slices.Contains([]string{"bench", "e2e", "interop", "tools", "docs", "python"}, file) {
-			return fs.SkipDir
-		}
-		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
-			return err
-		}
-		set := token.NewFileSet()
-		f, err := parser.ParseFile(set, file, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
+	skip := func(file string) bool {
+		return slices.Contains([]string{"bench", "e2e", "interop", "tools", "docs", "python"}, file)
+	}
+	eachFile(t, ".", skip, func(_ string, set *token.FileSet, f *ast.File) {
 		ast.Inspect(f, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if ok {
+			if call, ok := n.(*ast.CallExpr); ok {
 				if at, ok := call.Fun.(*ast.SelectorExpr); ok && at.Sel.Name == "MustCompile" {
 					t.Errorf("%s: an expression that every start compiles: use sync.OnceValue", set.Position(n.Pos()))
 				}
@@ -379,9 +355,27 @@ func TestNoExpressionIsCompiledBeforeItIsUsed(t *testing.T) {
 			_, literal := n.(*ast.FuncLit)
 			return !function && !literal
 		})
-		return nil
-	}
-	if err := filepath.WalkDir(".", look); err != nil {
+	})
+}
+
+// eachFile parses the files of programs below a folder.
+func eachFile(t *testing.T, dir string, skip func(file string) bool, look func(file string, set *token.FileSet, f *ast.File)) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+		if file = filepath.ToSlash(file); skip(file) {
+			return fs.SkipDir
+		}
+		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		set := token.NewFileSet()
+		f, err := parser.ParseFile(set, file, nil, parser.SkipObjectResolution)
+		if err == nil {
+			look(file, set, f)
+		}
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -109,7 +109,7 @@ func (g grant) keys() keys {
 
 var errRefused = fmt.Errorf("refused: %w", fs.ErrPermission)
 
-// fetch sends a request for keys and returns the response, of which it reads no more than keys take.
+// fetch sends a request for keys and returns the beginning of the response, which is enough for keys.
 func fetch(ctx context.Context, client *http.Client, method, address string, header http.Header, form url.Values) (doc []byte, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(form.Encode()))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	narrow "github.com/zeebo/blake3"
 )
 
-// Of all lengths at which something ends, by any pieces, on machines of both kinds.
+// The lengths are those at which a block, a subtree or a library ends. Both libraries are tried.
 func TestDigestsAreThoseOfBlake3(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	p := make([]byte, 40*subtree)
