@@ -358,6 +358,25 @@ func TestNoExpressionIsCompiledBeforeItIsUsed(t *testing.T) {
 	})
 }
 
+// Which library hashes by BLAKE3 is decided in one package.
+func TestOnePackageChoosesTheLibraryOfBLAKE3(t *testing.T) {
+	const owner = "internal/base/blake3/"
+	found := 0
+	skip := func(file string) bool { return file == "bench" || file == "interop" } // which compare with them
+	eachFile(t, ".", skip, func(file string, set *token.FileSet, f *ast.File) {
+		for _, i := range f.Imports {
+			if name := strings.Trim(i.Path.Value, `"`); name == "github.com/zeebo/blake3" || strings.HasPrefix(name, "lukechampine.com/blake3") {
+				if found++; !strings.HasPrefix(file, owner) {
+					t.Errorf("%s: use %s", set.Position(i.Pos()), owner)
+				}
+			}
+		}
+	})
+	if found != 2 {
+		t.Errorf("found %d imports, and expected 2", found)
+	}
+}
+
 // eachFile parses the files of programs below a folder.
 func eachFile(t *testing.T, dir string, skip func(file string) bool, look func(file string, set *token.FileSet, f *ast.File)) {
 	t.Helper()
