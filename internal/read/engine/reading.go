@@ -35,12 +35,23 @@ type piece struct {
 func (r *reading) add(e format.Extent) {
 	switch {
 	case !Coded(e):
+		if n := len(r.raw); n > 0 && follows(e, r.raw[n-1]) {
+			r.raw[n-1].Size += e.Size
+			r.raw[n-1].Len += e.Len
+			return
+		}
 		r.raw = append(r.raw, e)
 	case inUnit(e):
 		r.units = append(r.units, piece{e, r.unit(e)})
 	default:
 		r.solid = append(r.solid, e)
 	}
+}
+
+// follows reports whether e comes right after last, both as stored and in the content, so that one
+// read without a copy in between serves both. They are raw, and cut to what is wanted.
+func follows(e, last format.Extent) bool {
+	return e.Off == last.Off+last.Len && e.At == last.At+last.Size && e.Object == last.Object && e.External == last.External
 }
 
 // readAll reads what extents describe, in steps that are small enough for the memory limit.
