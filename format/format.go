@@ -258,6 +258,9 @@ type Abilities struct {
 	// covers that.
 	Root string
 
+	// Carry returns data that only this format understands, for CreateOptions.Carry.
+	Carry func(ctx context.Context) ([][2]string, error)
+
 	// Doubt returns a problem if the index, as far as it was read, does not match its own digest.
 	// The reader uses its contents nevertheless.
 	Doubt func() *Problem
@@ -300,7 +303,6 @@ type About struct {
 	Shared     int64       // content bytes that are stored only once for several entries
 	Facts      [][2]string // other properties as keys and values, in the order in which to print them
 	Notes      []Problem   // what the reader assumed or noticed
-	Carry      [][2]string // data that only this format understands, for CreateOptions.Carry
 }
 
 // A Writer writes one archive. The caller must call either Commit once or Abort. Programs get one
@@ -431,7 +433,7 @@ type CreateOptions struct {
 	Scratch func() (sorter.Scratch, error)
 	// NoDigests omits digests that the bare format does not have.
 	NoDigests bool
-	// Carry is About.Carry of an archive of the same format.
+	// Carry is Abilities.Carry of an archive of the same format.
 	Carry [][2]string
 	// Param has values for Format.Params by name, such as "level": "19".
 	Param map[string]string

@@ -78,7 +78,7 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 	in, refers := a.openLinked(ctx, src, dst, &p)
 	var err error
 	if !refers {
-		in, err = a.openAs(ctx, src, a.asked, false)
+		in, err = a.openAs(ctx, src, a.asked, true)
 	}
 	var unseen []format.Problem
 	if !refers && err == nil && a.view == "" && keysWanted(in, dst, src, p.out, &p.o) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"reflect"
 	"testing"
 
@@ -144,4 +145,64 @@ func ended(b []byte, plain bool) (whole []byte) {
 		panic(err)
 	}
 	return whole
+}
+
+// An index over the limit is never in memory: on a disk, it is read as a stream.
+func TestALongIndexIsStreamed(t *testing.T) {
+	testkit.Serial(t)
+	s := near{hundreds(40_000, false)}
+	loaded := entriesOf(t, s, format.OpenOptions{})
+	few := format.OpenOptions{FewLookups: true, Limits: format.Limits{Index: 1 << 20}}
+	tooLong := func(what string, err error) {
+		t.Helper()
+		if c, ok := errors.AsType[*format.CorruptError](err); !ok || c.Code != format.Limit {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for what, o := range map[string]struct {
+		s store.Store
+		o format.OpenOptions
+	}{"loaded": {s, format.OpenOptions{Limits: few.Limits}}, "far": {s.sparse, few}} {
+		_, err := open(t.Context(), o.s, "x.caf", o.o)
+		tooLong(what, err)
+	}
+	r, err := open(t.Context(), s, "x.caf", few)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for range 2 { // before the entries are listed, and after
+		for _, i := range []int{0, 7, 39_999} {
+			if e, err := r.Lookup(t.Context(), loaded[i].Name); err != nil || !reflect.DeepEqual(e, loaded[i]) {
+				t.Errorf("%+v, %v, expected %+v", e, err, loaded[i])
+			}
+		}
+		for _, name := range []string{"a", "object-0000007/x", "object-00000070", "z", ""} {
+			if _, err := r.Lookup(t.Context(), name); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+		_, err = r.Lookup(t.Context(), ".")
+		tooLong("a folder", err)
+		_, err = r.About(t.Context())
+		tooLong("about", err)
+		if carry, err := r.Can().Carry(t.Context()); err != nil || len(carry) != 0 {
+			t.Errorf("%v, %v", carry, err)
+		}
+		if all := entriesOf(t, s, few); !reflect.DeepEqual(all, loaded) {
+			t.Errorf("%d entries", len(all))
+		}
+		for range r.Entries(t.Context()) {
+			break
+		}
+	}
+	r, err = open(t.Context(), near{hundreds(40_000, true)}, "x.caf", few)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, err := range r.Entries(t.Context()) {
+		tooLong("rows in another order", err)
+		break
+	}
 }

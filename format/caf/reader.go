@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"iter"
 	"strconv"
 	"strings"
@@ -34,7 +33,8 @@ type reader struct {
 	once   bool
 	near   bool // its index can be read twice
 	mu     sync.Mutex
-	looked bool
+	looked int // names that were looked up
+	seen   *survey
 	table  *table
 	kit.LateIndex
 	index   *kit.Index
@@ -50,8 +50,8 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	if err != nil {
 		return nil, err
 	}
-	if r.n > searchedIndex && (o.FewLookups || o.Once) {
-		r.few, r.once, r.near = o.FewLookups, o.Once, st.Can().Near
+	if r.near = st.Can().Near; r.n > searchedIndex && (o.FewLookups || o.Once) && (r.near || r.n <= r.limits.Index) {
+		r.few, r.once = o.FewLookups, o.Once
 		return r, nil
 	}
 	if _, err := r.load(ctx); err != nil {
@@ -80,9 +80,6 @@ func openReader(ctx context.Context, st store.Store, name string, o format.OpenO
 	var f *fault
 	if r.off, r.n, f = parseFooter(r.tail, r.size); f != nil {
 		return nil, r.unsealed(ctx, r.corrupt(f))
-	}
-	if r.n > r.limits.Index {
-		return nil, tooLarge(name, r.off, r.n, r.limits.Index)
 	}
 	return r, nil
 }
@@ -133,6 +130,9 @@ func (r *reader) load(ctx context.Context) (*table, error) {
 	if r.table != nil || r.loadErr != nil {
 		return r.table, r.loadErr
 	}
+	if r.n > r.limits.Index {
+		return nil, tooLarge(r.name, r.off, r.n, r.limits.Index)
+	}
 	t := &table{volume: r.name, dataLen: r.off, maxEnd: noEndYet}
 	s := r.scanner(ctx, func(row *row) error {
 		if len(t.rows) == enoughToGuess {
@@ -171,7 +171,7 @@ func (r *reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 		stream := (r.few && r.near || r.once) && r.table == nil
 		r.mu.Unlock()
 		if stream {
-			ok, err := r.survey(ctx)
+			ok, err := r.streams(ctx)
 			if err != nil {
 				yield(format.Entry{}, err)
 				return
@@ -187,8 +187,8 @@ func (r *reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 
 func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) {
 	r.mu.Lock()
-	search := r.few && !r.looked && r.table == nil
-	r.looked = true
+	r.looked++
+	search := r.few && r.table == nil && (r.looked <= mostSearches || r.n > r.limits.Index)
 	r.mu.Unlock()
 	if search {
 		if e, ok, err := r.search(ctx, name); err != nil || ok {
@@ -198,70 +198,113 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 	return r.LateIndex.Lookup(ctx, name)
 }
 
+// mostSearches is how many names are searched before the index is loaded.
+const mostSearches = 2
+
 // search looks up a name in a single pass that keeps only its row. It returns false if the whole
-// index is needed: if ends may be inclusive, or if the name does not exist, because it may be a
-// directory.
+// index is needed: if ends may be inclusive, or if the name is that of a directory.
 func (r *reader) search(ctx context.Context, name string) (e format.Entry, found bool, _ error) {
-	t := &table{volume: r.name, dataLen: r.off, maxEnd: noEndYet}
-	maxEnd := int64(noEndYet)
-	want := []byte(name)
-	s := r.scanner(ctx, func(row *row) error {
-		maxEnd = max(maxEnd, inData(span{row.start, row.end}, row.odd, r.off))
+	t := &table{}
+	want, below, isDir := []byte(name), []byte(name+"/"), name == "."
+	r.mu.Lock()
+	sorted := r.seen != nil && r.seen.sorted
+	r.mu.Unlock()
+	v, err := r.pass(ctx, func(row *row) error {
 		if !bytes.Equal(row.name, want) {
+			if isDir = isDir || bytes.HasPrefix(row.name, below); sorted && bytes.Compare(row.name, below) > 0 {
+				return errEnough
+			}
 			return nil
 		}
 		*t = table{volume: r.name, dataLen: r.off, maxEnd: noEndYet} // the last row of a name counts
 		return t.add(row)
 	})
-	if err := r.scan(s); err != nil {
+	switch {
+	case err != nil:
 		return e, false, err
-	}
-	if len(t.rows) == 0 || !r.isSaid && couldBeInclusive(maxEnd, r.off) {
+	case len(t.rows) == 0 && !isDir:
+		return e, false, kit.NoEntry(name)
+	case len(t.rows) == 0 || !r.isSaid && couldBeInclusive(v.maxEnd, r.off):
 		return e, false, nil
 	}
 	t.finish(r.said, true)
 	return t.Entry(0), true, nil
 }
 
-// survey iterates over the index without keeping it. It reports whether rows can be yielded as
-// they come. They cannot if they are not in stored order, if all of them are needed to decide
-// about ends, or, unless the caller can cope with that, if a name occurs twice.
-func (r *reader) survey(ctx context.Context) (ok bool, _ error) {
-	maxEnd, last, ordered := int64(noEndYet), span{-1 << 63, 0}, true
-	var name []byte
-	ascending := !r.once // names, as most writers sort them, so that none occurs twice
+// A survey is what a pass over the index shows without keeping rows.
+type survey struct {
+	top      topLevel
+	maxEnd   int64
+	ordered  bool // rows are in stored order
+	sorted   bool // names are in byte order
+	distinct bool // no name can occur twice
+}
+
+// errEnough ends a scan.
+var errEnough = errors.New("enough")
+
+// pass iterates over the index without keeping it. If each returns errEnough, what was known of the
+// whole remains.
+func (r *reader) pass(ctx context.Context, each func(*row) error) (*survey, error) {
+	v, last := &survey{maxEnd: noEndYet, ordered: true}, span{-1 << 63, 0}
+	var names kit.Rising
 	s := r.scanner(ctx, func(row *row) error {
 		now := span{row.start, row.end}
-		maxEnd = max(maxEnd, inData(now, row.odd, r.off))
-		ordered = ordered && (now.start > last.start || now.start == last.start && now.end >= last.end)
+		v.maxEnd = max(v.maxEnd, inData(now, row.odd, r.off))
+		v.ordered = v.ordered && (now.start > last.start || now.start == last.start && now.end >= last.end)
 		last = now
-		if ascending {
-			ascending = name == nil || bytes.Compare(name, row.name) < 0
-			name = append(append(name[:0], row.name...), 0)[:len(row.name)] // never nil again
-		}
-		return nil
+		names.Next(row.name)
+		return each(row)
 	})
-	if err := r.scan(s); err != nil {
+	if err := r.scan(s); err == errEnough {
+		return r.surveyed(ctx)
+	} else if err != nil {
+		return nil, err
+	}
+	v.top, v.sorted, v.distinct = s.top, names.Sorted(), names.Holds()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = v
+	return v, nil
+}
+
+// surveyed returns what is known of the index without its rows.
+func (r *reader) surveyed(ctx context.Context) (*survey, error) {
+	r.mu.Lock()
+	v := r.seen
+	r.mu.Unlock()
+	if v != nil {
+		return v, nil
+	}
+	return r.pass(ctx, func(*row) error { return nil })
+}
+
+// streams reports whether rows can be yielded as they come. They cannot if they are not in stored
+// order, if all of them are needed to decide about ends, or, unless the caller can cope with that,
+// if a name occurs twice.
+func (r *reader) streams(ctx context.Context) (ok bool, _ error) {
+	v, err := r.surveyed(ctx)
+	if err != nil || !v.ordered || !r.isSaid && couldBeInclusive(v.maxEnd, r.off) {
 		return false, err
 	}
-	if !ordered || !r.isSaid && couldBeInclusive(maxEnd, r.off) {
-		return false, nil
-	}
-	if r.once || ascending {
+	if r.once || v.distinct {
 		return true, nil
 	}
-	names, distinct := nameSet{seed: maphash.MakeSeed()}, true
-	s = r.scanner(ctx, func(row *row) error {
-		distinct = distinct && names.addNew(row.name)
-		return nil
-	})
-	err := r.scan(s)
-	return distinct, err
+	var names kit.Names
+	again := false
+	err = r.scan(r.scanner(ctx, func(row *row) (err error) {
+		if name := string(row.name); !again {
+			if again, err = names.Has(name); err == nil {
+				err = names.Add(name, format.File)
+			}
+		}
+		return err
+	}))
+	return !again, err
 }
 
 // stream yields rows as they come.
 func (r *reader) stream(ctx context.Context, yield func(format.Entry, error) bool) {
-	enough := errors.New("enough")
 	t := &table{volume: r.name, dataLen: r.off, ends: r.said, rows: make([]record, 1)}
 	n := 0
 	s := r.scanner(ctx, func(row *row) error {
@@ -273,11 +316,11 @@ func (r *reader) stream(ctx context.Context, yield func(format.Entry, error) boo
 		x := row.object
 		x.etag = bytes.Clone(x.etag)
 		if x.tell(&e); !yield(e, nil) {
-			return enough
+			return errEnough
 		}
 		return nil
 	})
-	if err := s.scan(); err != nil && err != enough {
+	if err := s.scan(); err != nil && err != errEnough {
 		yield(format.Entry{}, r.corrupt(err))
 	}
 }
@@ -297,7 +340,7 @@ func (t *table) only(row *row) {
 // Can returns the optional functions of the reader.
 func (r *reader) Can() format.Abilities {
 	can := r.LateIndex.Can()
-	can.Run = r.Run
+	can.Run, can.Carry = r.Run, r.carry
 	can.Doubt = func() *format.Problem {
 		if !r.doubted.Load() {
 			return nil
@@ -376,11 +419,27 @@ func (r *reader) About(ctx context.Context) (format.About, error) {
 	if len(t.digests) > 0 {
 		a.Facts = append(a.Facts, [2]string{"digests", "blake3"})
 	}
-	if len(t.top.extra) > 0 {
-		a.Carry = append(a.Carry, [2]string{extraAttr, string(t.top.extra)})
-	}
 	t.notes(func(p format.Problem) { a.Notes = append(a.Notes, p) })
 	return a, nil
+}
+
+// carry returns the unknown members at the top.
+func (r *reader) carry(ctx context.Context) (carry [][2]string, err error) {
+	r.mu.Lock()
+	t := r.table
+	r.mu.Unlock()
+	var top topLevel
+	if t != nil {
+		top = t.top
+	} else if v, err := r.surveyed(ctx); err != nil {
+		return nil, err
+	} else {
+		top = v.top
+	}
+	if len(top.extra) > 0 {
+		carry = append(carry, [2]string{extraAttr, string(top.extra)})
+	}
+	return carry, nil
 }
 
 func (r *reader) Close() error { return r.obj.Close() }

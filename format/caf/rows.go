@@ -1,9 +1,6 @@
 package caf
 
-import (
-	"encoding/binary"
-	"hash/maphash"
-)
+import "encoding/binary"
 
 // maxRowMem is the size of the rows that stay in memory: about 30,000 files.
 var maxRowMem = 4 << 20
@@ -31,58 +28,4 @@ func (s contentSet) add(digest string, start, size int64) {
 	if len(digest) == digestLen && size > 0 && s != nil {
 		s[contentKey(digest, size)] = start
 	}
-}
-
-// nameSet stores names as 64-bit fingerprints of ten to twenty bytes each, whatever their length.
-// Among ten million names, the chance that one is refused as a duplicate by mistake is one in
-// 400,000. A real duplicate is never accepted.
-type nameSet struct {
-	seed  maphash.Seed
-	slots []uint64 // 0 is free
-	n     int
-}
-
-// slot returns the slot of fingerprint h, or the slot where it would be.
-func (s *nameSet) slot(h uint64) int {
-	mask := uint64(len(s.slots) - 1)
-	for i := h & mask; ; i = (i + 1) & mask {
-		if s.slots[i] == 0 || s.slots[i] == h {
-			return int(i)
-		}
-	}
-}
-
-func (s *nameSet) has(name string) bool {
-	if s.n == 0 {
-		return false
-	}
-	h := fingerprint(maphash.String(s.seed, name))
-	return s.slots[s.slot(h)] == h
-}
-
-// fingerprint is never 0.
-func fingerprint(hash uint64) uint64 { return max(1, hash) }
-
-func (s *nameSet) add(name string) { s.put(fingerprint(maphash.String(s.seed, name))) }
-
-// addNew adds a name, and reports whether it is new.
-func (s *nameSet) addNew(name []byte) bool { return s.put(fingerprint(maphash.Bytes(s.seed, name))) }
-
-func (s *nameSet) put(h uint64) (isNew bool) {
-	if 4*(s.n+1) > 3*len(s.slots) {
-		old := s.slots
-		s.slots = make([]uint64, max(1024, 2*len(old)))
-		for _, h := range old {
-			if h != 0 {
-				s.slots[s.slot(h)] = h
-			}
-		}
-	}
-	at := &s.slots[s.slot(h)]
-	if *at == h {
-		return false
-	}
-	*at = h
-	s.n++
-	return true
 }

@@ -468,6 +468,9 @@ func wantSearchAgrees(t *testing.T, archive []byte, name string, o format.OpenOp
 		}
 		r.few = few
 		found[i], errs[i] = r.Lookup(t.Context(), name)
+		if e, err := r.Lookup(t.Context(), name); !reflect.DeepEqual(e, found[i]) || (err == nil) != (errs[i] == nil) {
+			t.Errorf("%q again: %+v, %v", name, e, err)
+		}
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}

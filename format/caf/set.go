@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"path"
 	"strconv"
@@ -143,8 +142,7 @@ func said(ctx context.Context, st store.Store, name string, o format.OpenOptions
 		return topLevel{}, context.Cause(ctx)
 	}
 	defer r.Close()
-	enough := errors.New("enough")
-	s := r.scanner(ctx, func(*row) error { return enough })
+	s := r.scanner(ctx, func(*row) error { return errEnough })
 	_ = s.scan() // damage is reported when that chunk is checked
 	return s.top, context.Cause(ctx)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"hash/maphash"
 	"io"
 	"math"
 	"unicode/utf8"
@@ -36,7 +35,7 @@ type archiveWriter struct {
 	row      []byte
 	object   []byte // the field for objects of the row
 	entries  int64
-	names    nameSet
+	names    kit.Names
 	replaced map[string]bool // names that are not UTF-8, as other readers see them
 	contents contentSet      // nil unless equal contents are stored once
 	shared   int64           // bytes that are not stored again
@@ -56,7 +55,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	w := &archiveWriter{name: name, out: out, max: o.ChunkSize, whole: o.ChunkMax, most: cmp.Or(o.IndexMax, math.MaxInt64), chunk: o.Chunk, plain: o.NoDigests,
 		Appender: kit.Appender{Out: out, Algo: "blake3", NewHash: func() hash.Hash { return blake3.New() }}}
 	w.rows.Scratch, w.rows.Most = o.Scratch, maxRowMem
-	w.names.seed = maphash.MakeSeed()
+	w.names.Scratch = o.Scratch
 	if dedupe {
 		w.contents = contentSet{}
 	}
@@ -158,7 +157,10 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 		w.Err = err
 		return err
 	}
-	w.names.add(e.Name)
+	if err := w.names.Add(e.Name, e.Kind); err != nil {
+		w.Err = err
+		return err
+	}
 	if seen != e.Name {
 		columns.Rare(&w.replaced, seen, true)
 	}
@@ -201,17 +203,22 @@ func (w *archiveWriter) room(e format.Entry, again bool) error {
 // as other readers see it. Names that are not UTF-8 are kept unchanged, but other readers replace
 // each invalid byte by U+FFFD, and would lose one of two names that become equal.
 func (w *archiveWriter) checkName(name string) (seen string, _ error) {
-	if w.names.has(name) {
+	again, err := w.names.Has(name)
+	if again {
 		return "", kit.Refuse(name, "the archive already has a file with this name")
 	}
 	seen = name
 	if !utf8.ValidString(name) {
 		seen = string([]rune(name))
 	}
-	if w.replaced[seen] || seen != name && w.names.has(seen) {
+	if again = w.replaced[seen]; !again && seen != name && err == nil {
+		again, err = w.names.Has(seen)
+	}
+	if again {
 		return "", kit.Refuse(name, "other readers replace invalid UTF-8, and then this name equals that of another file in the archive")
 	}
-	return seen, nil
+	w.Err = cmp.Or(w.Err, err)
+	return seen, err
 }
 
 func (w *archiveWriter) Commit(ctx context.Context) (format.Summary, error) {
@@ -242,6 +249,7 @@ func (w *archiveWriter) Commit(ctx context.Context) (format.Summary, error) {
 		return format.Summary{}, err
 	}
 	w.rows.Close()
+	w.names.Close()
 	info, err := w.out.Commit(ctx)
 	if err != nil {
 		w.Err = err
@@ -253,6 +261,7 @@ func (w *archiveWriter) Commit(ctx context.Context) (format.Summary, error) {
 
 func (w *archiveWriter) Abort() error {
 	w.rows.Close()
+	w.names.Close()
 	return w.out.Abort()
 }
 

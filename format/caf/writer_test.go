@@ -406,12 +406,12 @@ func TestUnknownMembersSurviveACopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	about, err := r.About(t.Context())
+	carry, err := r.Can().Carry(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := &storetest.Mem{}
-	w, err := create(t.Context(), m, "x.caf", format.CreateOptions{Carry: about.Carry})
+	w, err := create(t.Context(), m, "x.caf", format.CreateOptions{Carry: carry})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -283,7 +283,7 @@ func (r *reader) readSubdirs(ctx context.Context, dir string, prefix []byte, sho
 }
 
 func (r *reader) Can() format.Abilities {
-	return format.Abilities{Run: r.Run, EntriesFrom: r.EntriesFrom, Doubt: r.doubts}
+	return format.Abilities{Run: r.Run, EntriesFrom: r.EntriesFrom, Doubt: r.doubts, Carry: r.carry}
 }
 
 // Run returns the extent of e, if it is a single uncompressed run.
@@ -465,16 +465,19 @@ func (r *reader) About(ctx context.Context) (format.About, error) {
 		fact("copies of the index", strconv.Itoa(copies))
 	}
 	about.Notes = r.notes()
-	row, ok, err := r.rows.Get(ctx, appendFileKey(nil, ""))
-	if err != nil {
-		return about, err
-	}
-	if ok {
-		if m, err := parseMeta(row); err == nil && m.hasUser {
-			about.Carry = append(about.Carry, [2]string{carryRoot, m.user.url + "\n" + hex.EncodeToString(m.user.value)})
-		}
-	}
 	return about, nil
+}
+
+// carry returns the bundle's own user data.
+func (r *reader) carry(ctx context.Context) (carry [][2]string, _ error) {
+	row, ok, err := r.rows.Get(ctx, appendFileKey(nil, ""))
+	if err != nil || !ok {
+		return nil, err
+	}
+	if m, err := parseMeta(row); err == nil && m.hasUser {
+		carry = append(carry, [2]string{carryRoot, m.user.url + "\n" + hex.EncodeToString(m.user.value)})
+	}
+	return carry, nil
 }
 
 // carryRoot is the key of the bundle's own user data.

@@ -241,7 +241,12 @@ func (x *Index) Lookup(_ context.Context, name string) (format.Entry, error) {
 	if name == "." || naming.ValidPath(name) && x.isDir(name) {
 		return format.Entry{Name: name, Kind: format.Dir}, nil
 	}
-	return format.Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
+	return format.Entry{}, NoEntry(name)
+}
+
+// NoEntry returns the error of Lookup for a name that an archive does not have.
+func NoEntry(name string) error {
+	return &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
 }
 
 // isDir reports whether there is a valid path below name.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strings"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/sorter"
@@ -33,7 +32,7 @@ type Members struct {
 	Sum     format.Summary
 
 	obj   store.Writer
-	kinds map[string]format.Kind // of the names that were added
+	names Names
 	held  bytes.Buffer
 	err   error // why nothing can be added any more
 }
@@ -52,7 +51,7 @@ func NewMembers(ctx context.Context, st store.Store, name string, o format.Creat
 	if _, err := io.WriteString(obj, head); err != nil {
 		return nil, errors.Join(err, obj.Abort())
 	}
-	return &Members{Out: obj, Buf: make([]byte, 128<<10), Scratch: o.Scratch, Sum: format.Summary{Volumes: []string{name}}, obj: obj, kinds: map[string]format.Kind{}}, nil
+	return &Members{Out: obj, Buf: make([]byte, 128<<10), Scratch: o.Scratch, Sum: format.Summary{Volumes: []string{name}}, obj: obj, names: Names{Scratch: o.Scratch}}, nil
 }
 
 // Add implements [format.Writer].
@@ -60,13 +59,17 @@ func (m *Members) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	if m.err != nil {
 		return m.err
 	}
-	if _, again := m.kinds[e.Name]; again {
+	again, err := m.names.Has(e.Name)
+	if again {
 		return Refuse(e.Name, "duplicate name")
 	}
-	for i := strings.LastIndexByte(e.Name, '/'); i >= 0; i = strings.LastIndexByte(e.Name[:i], '/') {
-		if k, ok := m.kinds[e.Name[:i]]; ok && k != format.Dir {
-			return Refuse(e.Name, "%q is not a directory", format.Escape(e.Name[:i]))
-		}
+	file, errAbove := m.names.Above(e.Name)
+	if err = errors.Join(err, errAbove); err != nil {
+		m.err = err
+		return err
+	}
+	if file != "" {
+		return Refuse(e.Name, "%q is not a directory", format.Escape(file))
 	}
 	hold := m.Hold
 	if hold == nil {
@@ -83,12 +86,12 @@ func (m *Members) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 		}
 		return err
 	}
-	m.kinds[e.Name] = e.Kind
 	m.Sum.Entries++
 	if e.Kind.HasContent() {
 		m.Sum.Content += e.Size
 	}
-	return nil
+	m.err = m.names.Add(e.Name, e.Kind)
+	return m.err
 }
 
 func (m *Members) hold(ctx context.Context, e format.Entry, r io.Reader) (io.Reader, func(), error) {
@@ -123,6 +126,7 @@ func (m *Members) Commit(ctx context.Context) (format.Summary, error) {
 		return m.Sum, m.err
 	}
 	m.err = errEnded
+	m.names.Close()
 	if m.End != nil {
 		if err := m.End(); err != nil {
 			return m.Sum, err
@@ -135,5 +139,6 @@ func (m *Members) Commit(ctx context.Context) (format.Summary, error) {
 
 func (m *Members) Abort() error {
 	m.err = errEnded
+	m.names.Close()
 	return m.obj.Abort()
 }

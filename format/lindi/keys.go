@@ -337,7 +337,15 @@ func (k *keys) link(dir string) (to string) {
 
 // Can returns the optional functions of the reader.
 func (k *keys) Can() format.Abilities {
-	return format.Abilities{Run: k.Run, ReadDirFrom: k.ReadDirFrom, Doubt: k.a.doubts, Decoder: k.Decoder, Compares: k.compares}
+	return format.Abilities{Run: k.Run, ReadDirFrom: k.ReadDirFrom, Doubt: k.a.doubts, Decoder: k.Decoder, Compares: k.compares, Carry: k.carry}
+}
+
+// carry returns what lindi.json has at its top besides the references.
+func (k *keys) carry(context.Context) (carry [][2]string, _ error) {
+	for _, m := range k.a.rfs.top {
+		carry = append(carry, [2]string{string(m.key), string(m.value)})
+	}
+	return carry, nil
 }
 
 // compares reports that a value in lindi.json was compared with the digest of its text.
@@ -481,7 +489,6 @@ func (k *keys) About(ctx context.Context) (format.About, error) {
 	}
 	about.Facts = append(about.Facts, [2]string{"keys", fmt.Sprintf("%d inline, %d in members, %d outside", here, inside, outside)})
 	for _, m := range a.rfs.top {
-		about.Carry = append(about.Carry, [2]string{string(m.key), string(m.value)})
 		if textOf(m.key) == noteKey {
 			about.Facts = append(about.Facts, [2]string{noteKey, fmt.Sprintf("%.200s", m.value)})
 		}

@@ -48,6 +48,7 @@ func (a *archive) Close() error { return a.obj.Close() }
 func (r *reader) Can() format.Abilities {
 	can := r.Index.Can()
 	can.Doubt = func() *format.Problem { return r.doubt }
+	can.Carry = r.carry
 	return can
 }
 
@@ -144,7 +145,6 @@ func (a *archive) About(context.Context) (format.About, error) {
 	m, err := a.metadata()
 	if err == nil {
 		about.Facts = m.facts()
-		about.Carry = [][2]string{{carryMetadata, string(m.text)}}
 	} else {
 		about.Notes = append(about.Notes, a.metaProblem(err))
 	}
@@ -155,6 +155,15 @@ func (a *archive) About(context.Context) (format.About, error) {
 		fact("sections", "none: to read a file, all files before it are decoded")
 	}
 	return about, nil
+}
+
+// carry returns the metadata, unless it is damaged.
+func (a *archive) carry(context.Context) ([][2]string, error) {
+	m, err := a.metadata()
+	if err != nil {
+		return nil, nil
+	}
+	return [][2]string{{carryMetadata, string(m.text)}}, nil
 }
 
 func longest(s []section) int64 {

@@ -410,8 +410,11 @@ func (s *Source) sweepStored(ctx context.Context, entries iter.Seq2[Entry, error
 	items := func(yield func(engine.Item, error) bool) {
 		for e, err := range entries {
 			it := engine.Item{Entry: e, Extents: s.Extents(ctx, e)}
+			if x, ok := s.run(e); ok {
+				it.Plain = !engine.Coded(x)
+			}
 			if p := s.proof(e); order >= Compared && err == nil && p.digest && !p.pieces {
-				it.Check = func(b []byte) bool { return digest.Check(e, b, nil) == nil }
+				it.Check = isRight
 			}
 			if !yield(it, err) || err != nil {
 				return
@@ -439,6 +442,8 @@ func (s *Source) sweepStored(ctx context.Context, entries iter.Seq2[Entry, error
 	}
 	return s.engine.Sweep(ctx, items, order != AnyOrder, take)
 }
+
+func isRight(e *Entry, content []byte) bool { return digest.Check(*e, content, nil) == nil }
 
 // Passing returns err, with the name of its entry, if it is not about the content: it is temporary,
 // or an object has been replaced. It returns nil for damage.

@@ -49,6 +49,7 @@ type Source struct {
 
 	runs     func(Entry) (Extent, bool) // of Reader; nil if it cannot
 	compares func(Entry) format.Proof   // of Reader; nil if it never does
+	doubt    func() *format.Problem     // of Reader; nil if it has none
 	engine   *engine.Engine
 	second   lateEngine // for units with a wrong checksum
 	objects  *objects
@@ -101,7 +102,7 @@ func (s *Source) OnCorrect(do func()) { s.engine.OnHeal = do }
 // Read sets the format and the reader of the archive.
 func (s *Source) Read(f *format.Format, r format.Reader) {
 	can := r.Can()
-	s.Format, s.Reader, s.runs, s.compares, s.objects.made = f, r, can.Run, can.Compares, can.Made
+	s.Format, s.Reader, s.runs, s.compares, s.doubt, s.objects.made = f, r, can.Run, can.Compares, can.Doubt, can.Made
 }
 
 // Borrow makes s use the objects that its reader holds open, if it has any. They must be of the
@@ -219,8 +220,8 @@ func (s *Source) Doubt() error {
 	if s.Parts != nil {
 		return joined(s.Parts.Doubts())
 	}
-	if doubt := s.Reader.Can().Doubt; doubt != nil {
-		if p := doubt(); p != nil {
+	if s.doubt != nil {
+		if p := s.doubt(); p != nil {
 			return &format.CorruptError{Format: s.Format.Name, Problem: *p}
 		}
 	}
@@ -238,9 +239,11 @@ func (s *Source) Certain() {
 // contents may be wrong without a sign, so nothing that lasts may be made of them. The same is so
 // if one of several archives is missing.
 func (s *Source) Vouched() error {
-	doubts := []error{s.Doubt()}
+	var doubts []error
 	if s.Parts != nil {
 		doubts = s.Parts.Doubts()
+	} else if err := s.Doubt(); err != nil {
+		doubts = []error{err}
 	}
 	for _, err := range doubts {
 		if c, ok := errors.AsType[*format.CorruptError](err); ok && (c.Code == format.BadChecksum || c.Code == format.LostDigest || s.Parts != nil && c.Code == format.MissingVolume) {

@@ -125,6 +125,9 @@ const (
 // look finds out where an item lies, as far as that affects how batches are cut; most is their size. Errors in its
 // extents are left to the goroutine that reads them.
 func look(it Item, most int64) (p place) {
+	if it.Plain {
+		return place{kind: plain}
+	}
 	large := it.Entry.Size > most
 	n, decoded := 0, int64(0)
 	for e, err := range it.Extents {
@@ -171,10 +174,10 @@ func look(it Item, most int64) (p place) {
 // unit are in one batch. Units that two batches share are decoded with the first.
 func (s *sweep) batches(items iter.Seq2[Item, error]) iter.Seq2[*batch, error] {
 	return func(yield func(*batch, error) bool) {
-		b := &batch{}
+		b := &batch{items: getItems()}
 		flush := func() bool {
 			full := b
-			b = &batch{}
+			b = &batch{items: getItems()}
 			return len(full.items) == 0 || s.room.take(s.ctx, full.size()) == nil && yield(full, nil)
 		}
 		for it, err := range items {

@@ -18,9 +18,10 @@ import (
 type Item struct {
 	Entry   format.Entry
 	Extents Extents // all of it
+	Plain   bool    // it is known that no extent is coded
 	// Check, if it is not nil, is called with content that is held in memory, by the goroutine that
 	// reads it. Its result is Right.
-	Check func(content []byte) bool
+	Check func(e *format.Entry, content []byte) bool
 	Right bool
 }
 
@@ -142,7 +143,7 @@ func (s *sweep) fill(ctx context.Context, b *batch) {
 			}
 		}
 		if it.Check != nil && !b.stream && it.err == nil {
-			it.Right = it.Check(it.content)
+			it.Right = it.Check(&it.Entry, it.content)
 		}
 	}
 }
@@ -187,6 +188,7 @@ func (s *sweep) finish(b *batch) {
 			s.room.sent.Add(b.items[i].Entry.Size + headCost)
 		}
 	}
+	putItems(b.items)
 	*b = batch{} // a holder of the old batch must not keep its content alive
 	s.room.give(size)
 	if solid != nil {
@@ -210,6 +212,21 @@ func putBuf(b []byte) {
 	if cap(b) == sweepBatch {
 		bufs.Put(&b)
 	}
+}
+
+var itemLists sync.Pool // of *[]sweepItem, which are empty
+
+func getItems() []sweepItem {
+	if p, ok := itemLists.Get().(*[]sweepItem); ok {
+		return *p
+	}
+	return nil
+}
+
+func putItems(items []sweepItem) {
+	clear(items)
+	items = items[:0]
+	itemLists.Put(&items)
 }
 
 // room bounds the batches under way by their size. One goroutine takes from it.

@@ -120,7 +120,7 @@ func TestSweepChecksContentInMemory(t *testing.T) {
 	at := int64(0)
 	for i := range in {
 		expected := content[at:][:in[i].Entry.Size]
-		in[i].Check = func(b []byte) bool { return bytes.Equal(b, expected) && i != 1 }
+		in[i].Check = func(_ *format.Entry, b []byte) bool { return bytes.Equal(b, expected) && i != 1 }
 		at += in[i].Entry.Size
 	}
 	for _, ordered := range []bool{true, false} {

@@ -251,7 +251,19 @@ func (k *Reader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry
 
 // Can returns what else the reader can do.
 func (k *Reader) Can() format.Abilities {
-	return format.Abilities{Run: k.Run, EntriesBelow: k.EntriesBelow, EntriesFrom: k.EntriesFrom, Made: k.made, Certain: k.beCertain}
+	return format.Abilities{Run: k.Run, EntriesBelow: k.EntriesBelow, EntriesFrom: k.EntriesFrom, Made: k.made, Certain: k.beCertain, Carry: k.carry}
+}
+
+// carry is Abilities.Carry of the archive, which the index does not have.
+func (k *Reader) carry(ctx context.Context) ([][2]string, error) {
+	if k.x.trusted {
+		return nil, nil
+	}
+	r, err := k.archive(ctx)
+	if err != nil || r.Can().Carry == nil {
+		return nil, err
+	}
+	return r.Can().Carry(ctx)
 }
 
 // made is Abilities.Made of the archive: extents that the index cannot have are the archive's own.

@@ -53,13 +53,23 @@ func Find(ctx context.Context, src *content.Source) (base, declared string) {
 	if declared = beginning(ctx, src, declaration); declared != "" {
 		return "", declared
 	}
-	for e, err := range src.Reader.ReadDir(ctx, ".") {
-		if err != nil || base != "" || e.Kind != format.Dir {
+	for e, err := range src.Reader.Entries(ctx) {
+		top, _, below := strings.Cut(e.Name, "/")
+		if err != nil || !below && e.Kind != format.Dir {
 			return "", ""
 		}
-		base = e.Name + "/"
+		base = top + "/"
+		break
 	}
-	return base, beginning(ctx, src, base+declaration)
+	if declared = beginning(ctx, src, base+declaration); declared == "" {
+		return "", ""
+	}
+	for e, err := range src.Reader.ReadDir(ctx, ".") {
+		if err != nil || e.Kind != format.Dir || e.Name+"/" != base {
+			return "", ""
+		}
+	}
+	return base, declared
 }
 
 // beginning returns the beginning of a file, or "" if it cannot be looked up.

@@ -37,12 +37,10 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 	}
 	p.guards(output.Guard{Inputs: []string{cmp.Or(storekit.AddressOf(src.Store, src.Name), src.Name)}})
 	p.some = p.names != nil
-	if p.f.Name == src.Format.Name {
-		about, err := src.Reader.About(ctx)
-		if err != nil {
+	if carry := src.Reader.Can().Carry; carry != nil && p.f.Name == src.Format.Name {
+		if p.carry, err = carry(ctx); err != nil {
 			return Summary{}, err
 		}
-		p.carry = about.Carry
 	}
 	if p.f.WantsManifest {
 		for e, err := range p.converted(ctx, src) {
