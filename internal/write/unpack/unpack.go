@@ -287,8 +287,11 @@ func (x *extraction) admitted(ctx context.Context, entries iter.Seq2[format.Entr
 
 // has reports whether a file that is there has e's content, as digests show, and need not be written.
 func (x *extraction) has(ctx context.Context, name string, e format.Entry) bool {
+	if !x.o.Changed {
+		return false
+	}
 	info := x.there(name)
-	if !x.o.Changed || info == nil || !info.Mode().IsRegular() || info.Size() != e.Size {
+	if info == nil || !info.Mode().IsRegular() || info.Size() != e.Size {
 		return false
 	}
 	f, err := x.root.OpenFile(name, os.O_RDONLY|sysfile.DontWait, 0)
