@@ -92,7 +92,10 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 		return err
 	}
 	defer in.Close()
-	base, declared := bag.Find(ctx, in.Source())
+	base, declared := "", ""
+	if !refers { // there are arrays in it
+		base, declared = bag.Find(ctx, in.Source())
+	}
 	if declared != "" && !a.noVerify {
 		if bad, err := bag.Check(ctx, in.Source(), base, declared, p.o.Meter, a.tellProblem); bad || err != nil {
 			return cmp.Or(err, answer(bad))

@@ -71,11 +71,10 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 				return err
 			}
 		}
-		refers, err := p.refer(ctx, src)
-		if err != nil {
+		if left, err := p.refer(ctx, src); err != nil || !left {
 			return err
 		}
-		entries := refers.others(p.converted(ctx, src))
+		entries := p.converted(ctx, src)
 		if p.joined() != nil || src.Store.Can().Near {
 			return p.swept(ctx, src, entries) // joined content, and archives on a disk, are read here
 		}
@@ -133,7 +132,7 @@ func (p *packer) converted(ctx context.Context, src *content.Source) iter.Seq2[f
 // unsorted yields the entries to convert. A hard link that the new format cannot store, or to a
 // file that is left out, becomes a file of its own.
 func (p *packer) unsorted(ctx context.Context, src *content.Source) iter.Seq2[format.Entry, error] {
-	packed := src.Packed(ctx)
+	packed := p.unreferred(ctx, src)
 	if p.names != nil {
 		packed = listing.Only(packed, func(e format.Entry) bool { return p.names.Wants(e.Name) })
 	}

@@ -218,6 +218,7 @@ type packer struct {
 	name     string
 	carry    [][2]string
 	manifest []format.Entry
+	referred []bool               // by the order of the source's entries: those that were written as references
 	nodes    []tree.Node          // of which the manifest was made
 	folders  map[string]bool      // above the names in PackOptions.Only
 	seen     map[tree.Same]string // first names of files with several names

@@ -7,7 +7,6 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/read/content"
-	"github.com/holdall/holdall/internal/read/listing"
 	"github.com/holdall/holdall/store/storekit"
 )
 
@@ -28,32 +27,40 @@ func reference(ctx context.Context, src *content.Source, e format.Entry, own str
 	return &kit.Section{Off: at.Off, N: at.N, Address: at.Address}, true
 }
 
-// referred has the names of the entries that were written as references.
-type referred map[string]bool
-
-// refer adds all entries that can be written as references.
-func (p *packer) refer(ctx context.Context, src *content.Source) (referred, error) {
+// refer adds all entries that can be written as references. It reports whether others are left.
+func (p *packer) refer(ctx context.Context, src *content.Source) (left bool, _ error) {
 	if !p.f.Refers || p.o.Embed && p.o.Refer == "" {
-		return nil, nil
+		return true, nil
 	}
-	done, own := referred{}, storekit.AddressOf(p.to, p.name)
+	own := storekit.AddressOf(p.to, p.name)
 	for e, err := range src.Packed(ctx) {
 		if err != nil {
-			return nil, err
+			return false, err
 		}
 		s, ok := reference(ctx, src, e, own, p.o.Embed, p.o.Refer)
-		if !ok || src.Doubtful(e) != nil {
-			continue
+		ok = ok && src.Doubtful(e) == nil
+		if ok {
+			if err := p.add(ctx, e, s); err != nil {
+				return false, err
+			}
 		}
-		if err := p.add(ctx, e, s); err != nil {
-			return nil, err
-		}
-		done[e.Name] = true
+		p.referred = append(p.referred, ok)
+		left = left || !ok
 	}
-	return done, nil
+	return left, nil
 }
 
-// others yields the entries that were not written as references.
-func (r referred) others(entries iter.Seq2[format.Entry, error]) iter.Seq2[format.Entry, error] {
-	return listing.Only(entries, func(e format.Entry) bool { return !r[e.Name] })
+// unreferred yields the packed entries of src that were not written as references.
+func (p *packer) unreferred(ctx context.Context, src *content.Source) iter.Seq2[format.Entry, error] {
+	return func(yield func(format.Entry, error) bool) {
+		i := 0
+		for e, err := range src.Packed(ctx) {
+			if err != nil || i >= len(p.referred) || !p.referred[i] {
+				if !yield(e, err) {
+					return
+				}
+			}
+			i++
+		}
+	}
 }
