@@ -78,7 +78,8 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 	in, refers := a.openLinked(ctx, src, dst, &p)
 	var err error
 	if !refers {
-		in, err = a.openAs(ctx, src, a.asked, true)
+		few := store.Scheme(src) == "" // an index far away is fetched once
+		in, err = a.openAs(ctx, src, a.asked, few)
 	}
 	var unseen []format.Problem
 	if !refers && err == nil && a.view == "" && keysWanted(in, dst, src, p.out, &p.o) {

@@ -188,7 +188,7 @@ func (r *reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) {
 	r.mu.Lock()
 	r.looked++
-	search := r.few && r.table == nil && (r.looked <= mostSearches || r.n > r.limits.Index)
+	search := r.few && r.table == nil && (r.looked == 1 || r.near && (r.looked <= mostSearches || r.n > r.limits.Index))
 	r.mu.Unlock()
 	if search {
 		if e, ok, err := r.search(ctx, name); err != nil || ok {
@@ -198,7 +198,7 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 	return r.LateIndex.Lookup(ctx, name)
 }
 
-// mostSearches is how many names are searched before the index is loaded.
+// mostSearches is how many names are searched on a disk before the index is loaded. Elsewhere it is one.
 const mostSearches = 2
 
 // search looks up a name in a single pass that keeps only its row. It returns false if the whole
