@@ -207,68 +207,45 @@ func (r *reader) search(ctx context.Context, name string) (e format.Entry, found
 	t := &table{}
 	want, below, isDir := []byte(name), []byte(name+"/"), name == "."
 	r.mu.Lock()
-	sorted := r.seen != nil && r.seen.sorted
+	seen := r.seen
 	r.mu.Unlock()
-	v, err := r.pass(ctx, func(row *row) error {
+	maxEnd, sorted := int64(noEndYet), seen != nil && seen.sorted
+	err := r.scan(r.scanner(ctx, func(row *row) error {
+		maxEnd = max(maxEnd, inData(span{row.start, row.end}, row.odd, r.off))
 		if !bytes.Equal(row.name, want) {
 			if isDir = isDir || bytes.HasPrefix(row.name, below); sorted && bytes.Compare(row.name, below) > 0 {
+				maxEnd = seen.maxEnd
 				return errEnough
 			}
 			return nil
 		}
 		*t = table{volume: r.name, dataLen: r.off, maxEnd: noEndYet} // the last row of a name counts
 		return t.add(row)
-	})
+	}))
 	switch {
-	case err != nil:
+	case err != nil && err != errEnough:
 		return e, false, err
 	case len(t.rows) == 0 && !isDir:
 		return e, false, kit.NoEntry(name)
-	case len(t.rows) == 0 || !r.isSaid && couldBeInclusive(v.maxEnd, r.off):
+	case len(t.rows) == 0 || !r.isSaid && couldBeInclusive(maxEnd, r.off):
 		return e, false, nil
 	}
 	t.finish(r.said, true)
 	return t.Entry(0), true, nil
 }
 
-// A survey is what a pass over the index shows without keeping rows.
-type survey struct {
-	top      topLevel
-	maxEnd   int64
-	ordered  bool // rows are in stored order
-	sorted   bool // names are in byte order
-	distinct bool // no name can occur twice
-}
-
 // errEnough ends a scan.
 var errEnough = errors.New("enough")
 
-// pass iterates over the index without keeping it. If each returns errEnough, what was known of the
-// whole remains.
-func (r *reader) pass(ctx context.Context, each func(*row) error) (*survey, error) {
-	v, last := &survey{maxEnd: noEndYet, ordered: true}, span{-1 << 63, 0}
-	var names kit.Rising
-	s := r.scanner(ctx, func(row *row) error {
-		now := span{row.start, row.end}
-		v.maxEnd = max(v.maxEnd, inData(now, row.odd, r.off))
-		v.ordered = v.ordered && (now.start > last.start || now.start == last.start && now.end >= last.end)
-		last = now
-		names.Next(row.name)
-		return each(row)
-	})
-	if err := r.scan(s); err == errEnough {
-		return r.surveyed(ctx)
-	} else if err != nil {
-		return nil, err
-	}
-	v.top, v.sorted, v.distinct = s.top, names.Sorted(), names.Holds()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.seen = v
-	return v, nil
+// A survey is what a pass over the index shows without keeping rows.
+type survey struct {
+	top     topLevel
+	maxEnd  int64
+	ordered bool // rows are in stored order
+	sorted  bool // names are in byte order, so that none occurs twice
 }
 
-// surveyed returns what is known of the index without its rows.
+// surveyed iterates over the index without keeping it, once.
 func (r *reader) surveyed(ctx context.Context) (*survey, error) {
 	r.mu.Lock()
 	v := r.seen
@@ -276,7 +253,26 @@ func (r *reader) surveyed(ctx context.Context) (*survey, error) {
 	if v != nil {
 		return v, nil
 	}
-	return r.pass(ctx, func(*row) error { return nil })
+	v, last := &survey{maxEnd: noEndYet, ordered: true, sorted: true}, span{-1 << 63, 0}
+	var name []byte
+	s := r.scanner(ctx, func(row *row) error {
+		now := span{row.start, row.end}
+		v.maxEnd = max(v.maxEnd, inData(now, row.odd, r.off))
+		v.ordered = v.ordered && (now.start > last.start || now.start == last.start && now.end >= last.end)
+		if last = now; v.sorted {
+			v.sorted = name == nil || bytes.Compare(name, row.name) < 0
+			name = append(append(name[:0], row.name...), 0)[:len(row.name)] // never nil again
+		}
+		return nil
+	})
+	if err := r.scan(s); err != nil {
+		return nil, err
+	}
+	v.top = s.top
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = v
+	return v, nil
 }
 
 // streams reports whether rows can be yielded as they come. They cannot if they are not in stored
@@ -287,8 +283,18 @@ func (r *reader) streams(ctx context.Context) (ok bool, _ error) {
 	if err != nil || !v.ordered || !r.isSaid && couldBeInclusive(v.maxEnd, r.off) {
 		return false, err
 	}
-	if r.once || v.distinct {
+	if r.once || v.sorted {
 		return true, nil
+	}
+	var order kit.Rising
+	err = r.scan(r.scanner(ctx, func(row *row) error {
+		if order.Next(row.name); !order.Holds() {
+			return errEnough
+		}
+		return nil
+	}))
+	if err != errEnough {
+		return err == nil, err
 	}
 	var names kit.Names
 	again := false

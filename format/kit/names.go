@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/maphash"
+	"math/bits"
 	"strings"
+	"unsafe"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/sorter"
@@ -27,16 +29,17 @@ const (
 // Holds reports whether all names have risen in one of the orders.
 func (o *Rising) Holds() bool { return !o.broke[byBytes] || !o.broke[byWalk] }
 
-// Sorted reports whether all names have risen byte by byte.
-func (o *Rising) Sorted() bool { return !o.broke[byBytes] }
-
-// Next adds a name.
-func (o *Rising) Next(name []byte) { rise(o, name) }
-
 // rises reports for each order whether name comes after the last one.
-func rises[T string | []byte](o *Rising, name T) (in [2]bool) {
+func (o *Rising) rises(name []byte) (in [2]bool) {
 	n := min(len(o.last), len(name))
 	i := 0
+	for ; i+8 <= n; i += 8 {
+		if x := binary.LittleEndian.Uint64(o.last[i:]) ^ binary.LittleEndian.Uint64(name[i:]); x != 0 {
+			n = i + bits.TrailingZeros64(x)/8 + 1 // they differ in the last of these
+			i = n - 1
+			break
+		}
+	}
 	for i < n && o.last[i] == name[i] {
 		i++
 	}
@@ -48,15 +51,18 @@ func rises[T string | []byte](o *Rising, name T) (in [2]bool) {
 	return [2]bool{byBytes: was < is, byWalk: is != '/' && (was == '/' || was < is)}
 }
 
-func rise[T string | []byte](o *Rising, name T) {
+// Next adds a name.
+func (o *Rising) Next(name []byte) {
 	if !o.Holds() {
 		return
 	}
-	for i, up := range rises(o, name) {
-		o.broke[i] = o.broke[i] || !up
-	}
+	in := o.rises(name)
+	o.broke[byBytes], o.broke[byWalk] = o.broke[byBytes] || !in[byBytes], o.broke[byWalk] || !in[byWalk]
 	o.last, o.some = append(o.last[:0], name...), true
 }
+
+// bytesOf returns the bytes of a string, which must not be changed.
+func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 // Names are the names that an archive has already. While they rise, none of them is kept in
 // memory: their fingerprints are written away, and read again if a name comes that does not rise.
@@ -79,7 +85,7 @@ const mostFingerprints = 2 << 20
 
 // Has reports whether there is an entry called name.
 func (n *Names) Has(name string) (bool, error) {
-	if in := rises(&n.order, name); in[byBytes] && !n.order.broke[byBytes] || in[byWalk] && !n.order.broke[byWalk] {
+	if in := n.order.rises(bytesOf(name)); in[byBytes] && !n.order.broke[byBytes] || in[byWalk] && !n.order.broke[byWalk] {
 		return false, nil
 	}
 	if err := n.recall(); err != nil {
@@ -91,7 +97,7 @@ func (n *Names) Has(name string) (bool, error) {
 
 // Above returns the name of a parent of name that is not a folder, or "" if there is none.
 func (n *Names) Above(name string) (string, error) {
-	if rises(&n.order, name)[byWalk] && !n.order.broke[byWalk] {
+	if n.order.rises(bytesOf(name))[byWalk] && !n.order.broke[byWalk] {
 		// Everything between a file and a name below it is below it, too.
 		if last := string(n.order.last); n.file && strings.HasPrefix(name, last) && strings.HasPrefix(name[len(last):], "/") {
 			return last, nil
@@ -119,7 +125,7 @@ func (n *Names) Add(name string, kind format.Kind) error {
 		h |= isDirectory
 	}
 	n.file = kind != format.Dir
-	if rise(&n.order, name); n.order.Holds() {
+	if n.order.Next(bytesOf(name)); n.order.Holds() {
 		n.before.Scratch, n.before.Most = n.Scratch, mostFingerprints
 		return n.before.Add(binary.LittleEndian.AppendUint64(nil, h))
 	}

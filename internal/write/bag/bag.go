@@ -50,16 +50,14 @@ var (
 // Find returns the beginning of the file that makes src a bag, and where in src the bag is: everywhere, or below
 // the only folder. If it is none, declared is "".
 func Find(ctx context.Context, src *content.Source) (base, declared string) {
-	if declared = beginning(ctx, src, declaration); declared != "" {
-		return "", declared
-	}
 	for e, err := range src.Reader.Entries(ctx) {
-		top, _, below := strings.Cut(e.Name, "/")
-		if err != nil || !below && e.Kind != format.Dir {
-			return "", ""
+		if top, _, below := strings.Cut(e.Name, "/"); err == nil && (below || e.Kind == format.Dir) {
+			base = top + "/"
 		}
-		base = top + "/"
 		break
+	}
+	if declared = beginning(ctx, src, declaration); declared != "" || base == "" {
+		return "", declared
 	}
 	if declared = beginning(ctx, src, base+declaration); declared == "" {
 		return "", ""
