@@ -109,7 +109,7 @@ func listOak(s *suite) (r row, err error) {
 	if err := s.oakMeasured(&r, "open", func() (string, error) { return dir, nil }); err != nil {
 		return r, err
 	}
-	r.judge([]goal{times(20), rssUnder(oakOpenRSS)}, s.quick)
+	r.judge([]goal{times(25), rssUnder(oakOpenRSS)}, s.quick)
 	return r, nil
 }
 

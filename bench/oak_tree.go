@@ -79,7 +79,7 @@ func checkOak(s *suite) (r row, err error) {
 	if err != nil {
 		return r, err
 	}
-	return oakJob(s, contest{ours: command{{s.bin, "oak", "check", "--head", "--bin", dir}}}, []string{"check-head"}, times(4), rssUnder(oakTreeRSS))
+	return oakJob(s, contest{ours: command{{s.bin, "oak", "check", "--head", "--bin", dir}}}, []string{"check-head"}, times(5), rssUnder(oakTreeRSS))
 }
 
 // journalOak rebuilds the journal.
@@ -133,6 +133,6 @@ func compactOak(s *suite) (r row, err error) {
 	if err := s.oakMeasured(&r, "compact", s.oakCopy(dir, theirs)); err != nil {
 		return r, err
 	}
-	r.judge([]goal{times(3), rssUnder(oakCompactRSS)}, s.quick)
+	r.judge([]goal{times(4), rssUnder(oakCompactRSS)}, s.quick)
 	return r, nil
 }

@@ -238,12 +238,14 @@ func (r *segmentReader) Lookup(ctx context.Context, name string) (format.Entry, 
 	if name == "." {
 		return format.Entry{Name: ".", Kind: format.Dir}, nil
 	}
-	for _, f := range r.files() {
-		if f.Name == name {
-			return r.fileEntry(f), nil
+	dir, base, inTar := strings.Cut(name, "/")
+	if !inTar {
+		for _, f := range r.files() {
+			if f.Name == name {
+				return r.fileEntry(f), nil
+			}
 		}
 	}
-	dir, base, inTar := strings.Cut(name, "/")
 	if t := r.tarNamed(dir); t != nil {
 		if !inTar {
 			return format.Entry{Name: name, Kind: format.Dir}, nil

@@ -107,6 +107,7 @@ type finder struct {
 	found     []candidate
 	forgotten bool
 	skipped   int
+	buf       []byte // of the segment that is searched
 }
 
 // findRevisions searches all data segments that are in no newer tar.
@@ -235,11 +236,11 @@ func (f *finder) look(ctx context.Context, t *segmentTar, rows []uint32) error {
 
 // segment reads a segment, nil if its bytes are not those that were written.
 func (f *finder) segment(ctx context.Context, t *segmentTar, i int) (*segment.Segment, error) {
-	b, err := t.read(ctx, t.At(i), nil, strict)
+	header, b, err := t.readBoth(ctx, t.At(i), f.buf, true, strict)
 	if err == nil {
+		f.buf = header
 		var g *segment.Segment
 		if g, err = segment.Parse(t.At(i).ID, b); err == nil {
-			f.source.keep(g)
 			return g, nil
 		}
 	}
@@ -250,6 +251,8 @@ func (f *finder) segment(ctx context.Context, t *segmentTar, i int) (*segment.Se
 }
 
 func (f *finder) nodes(ctx context.Context, g *segment.Segment, millis int64) error {
+	// A reader remembers segments, but the bytes of this one are overwritten by the next.
+	f.records = segment.NewReader(&segment.Recent{Load: provable{f.source}.Segment, Most: 1, Current: g})
 	for row := range g.Records() {
 		if row.Type != segment.NodeRecord {
 			continue

@@ -242,7 +242,7 @@ func (t *segmentTar) check(ctx context.Context, e tarfile.Entry, how trust) erro
 const wholeSegment = "oak-segment"
 
 func init() {
-	codec.Register(codec.Codec{Name: wholeSegment, Sums: true, Append: appendSegment, Decode: func(r io.Reader) (io.ReadCloser, error) {
+	codec.Register(codec.Codec{Name: wholeSegment, Sums: true, Plain: true, Append: appendSegment, Decode: func(r io.Reader) (io.ReadCloser, error) {
 		b, err := io.ReadAll(io.LimitReader(r, tarfile.BlockSize+tarfile.MaxSegment+1))
 		if err == nil {
 			b, err = appendSegment(nil, b, len(b)-tarfile.BlockSize)
@@ -259,8 +259,7 @@ func appendSegment(dst, stored []byte, size int) ([]byte, error) {
 		return dst, io.ErrUnexpectedEOF
 	}
 	header, data := stored[:tarfile.BlockSize], stored[tarfile.BlockSize:]
-	h, _ := tarfile.ParseHeader(header)
-	name, _ := tarfile.ParseEntryName(h.Name)
+	name, _ := tarfile.NameIn(header)
 	dst = append(dst, data...)
 	healed, what := tarfile.Heal(name.ID, header, dst[len(dst)-size:])
 	switch {

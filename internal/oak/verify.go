@@ -91,23 +91,27 @@ func (t *segmentTar) held() audit.Held {
 	return audit.Held{Tar: t.Tar, Index: t.Index, File: t.file, Read: func(ctx context.Context, e tarfile.Entry) ([]byte, error) { return t.read(ctx, e, nil, asStored) }}
 }
 
-// checkSegments checks the segments of several tars at once, and reports problems tar by tar.
+// checkSegments checks parts of tars at once, and reports problems in order.
 func checkSegments(ctx context.Context, a *audit.Audit, tell func(audit.Problem)) error {
-	found := make([][]audit.Problem, a.Len())
-	tar := func(b []byte) int { return int(binary.LittleEndian.Uint32(b)) }
-	all := codec.NewParallel(min(runtime.GOMAXPROCS(0), 8), func(_ int, dst, src []byte) ([]byte, error) {
-		i := tar(src)
-		return dst, a.Segments(ctx, i, func(p audit.Problem) { found[i] = append(found[i], p) })
+	parts := make([][]*audit.Part, a.Len())
+	part := func(b []byte) *audit.Part {
+		return parts[binary.LittleEndian.Uint32(b)][binary.LittleEndian.Uint32(b[4:])]
+	}
+	workers := min(runtime.GOMAXPROCS(0), 8)
+	memory := make([]audit.Memory, workers)
+	all := codec.NewParallel(workers, func(worker int, dst, src []byte) ([]byte, error) {
+		return dst, part(src).Check(ctx, &memory[worker])
 	}, func(src, _ []byte) error {
-		for _, p := range found[tar(src)] {
-			tell(p)
-		}
-		found[tar(src)] = nil
+		part(src).Tell(tell)
 		return nil
 	})
 	var err error
-	for i := 0; i < a.Len() && err == nil; i++ {
-		err = all.Add(binary.LittleEndian.AppendUint32(all.Buffer(), uint32(i)))
+	for i := range parts {
+		parts[i] = a.Parts(i)
+		for k := 0; k < len(parts[i]) && err == nil; k++ {
+			b := binary.LittleEndian.AppendUint32(all.Buffer(), uint32(i))
+			err = all.Add(binary.LittleEndian.AppendUint32(b, uint32(k)))
+		}
 	}
 	if ended := all.Close(); err == nil {
 		err = ended // of the blocks, which have all been received now

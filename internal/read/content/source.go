@@ -542,13 +542,16 @@ func (s *Source) StoredSize(ctx context.Context) (n int64, err error) {
 	if s.Loose > 0 {
 		return s.Loose, nil
 	}
-	if _, kept := s.Reader.(*kept.Reader); !kept {
+	var volumes []string
+	if k, ok := s.Reader.(*kept.Reader); ok {
+		volumes = k.Volumes(s.Name)
+	} else {
 		about, err := s.Reader.About(ctx)
 		if err != nil || about.Stored > 0 {
 			return about.Stored, err
 		}
+		volumes = about.Volumes
 	}
-	volumes, err := s.Volumes(ctx)
 	for _, v := range volumes {
 		if err != nil {
 			break

@@ -121,6 +121,11 @@ func (g *Engine) ReadAt(ctx context.Context, extents Extents, p []byte, off int6
 	if len(xs) == 0 {
 		return nil
 	}
+	if e := xs[0]; len(xs) == 1 && e.Size == e.Unit && Coded(e) && inUnit(e) {
+		if done, err := g.readPlain(ctx, e, p[e.At-off:][:e.Size]); done || err != nil {
+			return err
+		}
+	}
 	r := reading{g: g, p: p, off: off, keep: g.units.keeps(int64(len(p))), front: true}
 	return r.readAll(ctx, xs)
 }

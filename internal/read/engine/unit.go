@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/holdall/holdall/codec"
@@ -199,6 +200,29 @@ func (g *Engine) decode(ctx context.Context, u *unit) {
 		stored = nil // decode what is there
 	}
 	g.landStored(ctx, o, u, stored)
+}
+
+// readPlain decodes a whole unit into p, if its codec is plain and the unit is undamaged.
+func (g *Engine) readPlain(ctx context.Context, e format.Extent, p []byte) (done bool, err error) {
+	c, _ := codec.Lookup(e.Codec)
+	if !c.Plain {
+		return false, nil
+	}
+	o, err := g.open(ctx, e.Object, e.External)
+	if err != nil {
+		return false, err
+	}
+	spare := storedBufs.Get().(*[]byte)
+	defer storedBufs.Put(spare)
+	*spare = slices.Grow((*spare)[:0], int(e.Len))
+	if err := o.ReadAt(ctx, (*spare)[:e.Len], e.Off); err != nil {
+		if isCut(err) {
+			err = nil
+		}
+		return false, err
+	}
+	got, err := c.Append(p[:0:len(p)], (*spare)[:e.Len], len(p))
+	return err == nil && len(got) == len(p) && (len(p) == 0 || &got[0] == &p[0]), nil
 }
 
 // isCut reports whether a read failed because the object ends before the range does.

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -16,6 +18,21 @@ import (
 var fronts, wholes atomic.Int64
 
 func init() {
+	codec.Register(codec.Codec{Name: "plain", Plain: true,
+		Decode: func(r io.Reader) (io.ReadCloser, error) {
+			b, err := io.ReadAll(r)
+			if err == nil && b[0] == 0xff {
+				err = errDamaged
+			}
+			return io.NopCloser(bytes.NewReader(b)), err
+		},
+		Append: func(dst, stored []byte, _ int) ([]byte, error) {
+			if stored[0] == 0xff {
+				return dst, errDamaged
+			}
+			return append(dst, stored...), nil
+		},
+	})
 	counted, _ := codec.Lookup("counted")
 	widen := func(dst, stored []byte, want int) []byte {
 		for i := range want {
@@ -113,5 +130,34 @@ func TestManyReadsOfFrontsAtOnceAreRight(t *testing.T) {
 		}
 		r.Close()
 		g.Close()
+	}
+}
+
+func TestAWholeUnitOfAPlainCodecIsReadWithoutKeepingIt(t *testing.T) {
+	st := &storetest.Mem{}
+	content := []byte("a checksum would follow")
+	st.Put("x", content)
+	e := format.Extent{Size: int64(len(content)), Object: "x", Len: int64(len(content)), Codec: "plain", Unit: int64(len(content))}
+	g, _ := traced(st, Near)
+	defer g.Close()
+	wantContent(t, g, content, 0, len(content), e)
+	if g.units.held != 0 {
+		t.Errorf("%d bytes are kept", g.units.held)
+	}
+	wantContent(t, g, content, 2, 10, e)
+	if g.units.held == 0 {
+		t.Error("a unit of which a part was read is not kept")
+	}
+	st.Put("x", append([]byte{0xff}, content[1:]...))
+	g2, _ := traced(st, Near)
+	defer g2.Close()
+	if err := g2.ReadAt(t.Context(), list(e), make([]byte, len(content)), 0); !errors.Is(err, errDamaged) {
+		t.Errorf("damage: %v", err)
+	}
+	st.Put("x", content[1:])
+	g3, _ := traced(st, Near)
+	defer g3.Close()
+	if err := g3.ReadAt(t.Context(), list(e), make([]byte, len(content)), 0); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("cut: %v", err)
 	}
 }

@@ -158,6 +158,70 @@ func TestUnitsRunInParallel(t *testing.T) {
 	}
 }
 
+func TestPartsOfATarFindWhatOnePartDoes(t *testing.T) {
+	m := newMade(t, segment.Generation{})
+	for _, name := range []string{oldest, older, newest} {
+		m.flip(name, m.entry(name, true).Pos+100)
+		m.flip(name, m.entry(name, false).Pos+1)
+	}
+	a, err := Open(t.Context(), source(t, m.Mem))
+	if err != nil {
+		t.Fatal(err)
+	}
+	several, found := 0, 0
+	for i := range a.Len() {
+		var want, got []Problem
+		if err := a.Segments(t.Context(), i, func(p Problem) { want = append(want, p) }); err != nil {
+			t.Fatal(err)
+		}
+		parts := a.parts(i, 1)
+		several = max(several, len(parts))
+		var all sync.WaitGroup
+		for _, p := range parts {
+			all.Go(func() {
+				if err := p.Check(t.Context(), new(Memory)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		for _, p := range parts {
+			p.Tell(func(p Problem) { got = append(got, p) })
+		}
+		if found += len(got); !slices.Equal(got, want) {
+			t.Errorf("%v\nexpected %v", got, want)
+		}
+	}
+	if several < 2 || found < 6 {
+		t.Error(several, "parts at most", found, "problems")
+	}
+}
+
+func TestTellersTogetherReportWhatOneDoes(t *testing.T) {
+	tell := func(to *teller, from, n int) {
+		for i := range n {
+			to.about(BadHeader, Warning, newest, int64(from+i), "once more")
+		}
+	}
+	var want, got []Problem
+	one := newTeller(func(p Problem) { want = append(want, p) })
+	all := newTeller(func(p Problem) { got = append(got, p) })
+	at := 0
+	for _, n := range []int{ofAClass - 1, 1, 0, ofAClass + 3, 5} {
+		tell(one, at, n)
+		var found []Problem
+		part := newTeller(func(p Problem) { found = append(found, p) })
+		tell(part, at, n)
+		all.add(part, found)
+		at += n
+	}
+	one.end()
+	all.end()
+	if !slices.Equal(got, want) || len(got) != ofAClass+1 {
+		t.Errorf("%d problems, the last %v; expected %d, the last %v", len(got), got[len(got)-1], len(want), want[len(want)-1])
+	}
+}
+
 func TestEveryClassHasAMeaningAndIsProvoked(t *testing.T) {
 	provoked := map[string]bool{UnknownFile.name: true, JournalOld.name: true} // by a tar that changes during the check; by a source that knows newer revisions
 	for _, c := range plants {

@@ -13,36 +13,45 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
 
+// recorded is what a tar records about its segments.
+type recorded struct {
+	graph *tarfile.Graph               // nil if there is none; Tail reports that
+	refs  map[tarfile.ID]tarfile.Texts // nil if there are none
+}
+
+func (x *unit) recorded(ctx context.Context) (r recorded, err error) {
+	r.graph, err = x.t.Graph(ctx)
+	if err := ignoreDamage(err); err != nil {
+		return r, err
+	}
+	refs, err := x.t.Binaries(ctx)
+	if err != nil {
+		return r, ignoreDamage(err)
+	}
+	r.refs = make(map[tarfile.ID]tarfile.Texts, refs.Len())
+	for s := range refs.All() {
+		r.refs[s.ID] = s.Refs
+	}
+	return r, nil
+}
+
 // A comparison compares what a tar records about its segments with the segments.
 type comparison struct {
-	a      *Audit
-	x      *unit
-	t      *teller
-	graph  *tarfile.Graph               // nil if there is none; Tail reports that
-	refs   map[tarfile.ID]tarfile.Texts // nil if there are none
-	reader *segment.Reader
-	src    *segment.Recent
+	recorded
+	a          *Audit
+	x          *unit
+	t          *teller
+	reader     *segment.Reader
+	src        *segment.Recent
+	wrongGraph bool
 
 	in, out []tarfile.ID // in a table of references, and in a list of the graph
 }
 
-func newComparison(ctx context.Context, a *Audit, x *unit, t *teller) (*comparison, error) {
-	c := &comparison{a: a, x: x, t: t, src: a.segments()}
+func newComparison(a *Audit, x *unit, t *teller, r recorded) *comparison {
+	c := &comparison{recorded: r, a: a, x: x, t: t, src: a.segments()}
 	c.reader = segment.NewReader(c.src)
-	var err error
-	c.graph, err = x.t.Graph(ctx)
-	if err := ignoreDamage(err); err != nil {
-		return nil, err
-	}
-	refs, err := x.t.Binaries(ctx)
-	if err != nil {
-		return c, ignoreDamage(err)
-	}
-	c.refs = make(map[tarfile.ID]tarfile.Texts, refs.Len())
-	for s := range refs.All() {
-		c.refs[s.ID] = s.Refs
-	}
-	return c, nil
+	return c
 }
 
 // edges compares the list of a segment in the graph with its table of references. A cleanup omits
@@ -54,6 +63,9 @@ func (c *comparison) edges(e tarfile.Entry, s *segment.Segment) {
 		return
 	}
 	c.in, c.out = sorted(c.in[:0], head.Refs), sorted(c.out[:0], list)
+	if slices.Equal(c.in, c.out) {
+		return
+	}
 	has := func(ids []tarfile.ID, id tarfile.ID) bool {
 		_, ok := slices.BinarySearchFunc(ids, id, tarfile.ID.Compare)
 		return ok
@@ -75,7 +87,7 @@ func (c *comparison) edges(e tarfile.Entry, s *segment.Segment) {
 		what = append(what, fmt.Sprintf("%d references are not in the segment, the first to %s", len(more), more[0]))
 	}
 	if what != nil {
-		c.x.wrongGraph = true
+		c.wrongGraph = true
 		c.t.of(WrongGraph, severity, c.x.Name, e.Pos, e.ID, "graph: %s", strings.Join(what, "; "))
 	}
 }

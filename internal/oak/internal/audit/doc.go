@@ -10,7 +10,7 @@
 //
 //	Directory   names, letters, manifest, duplicates      once
 //	Tail        the end of one tar                        for each tar, in parallel
-//	Segments    the segments of one tar                   for each tar, in parallel (full)
+//	Segments    the segments of one tar                   for each tar, or its Parts in parallel (full)
 //	Across      journal, gc.log, and all references       once, after all others
 //
 // Each unit always reports in the same order. The memory is 24 bytes for each segment, besides

@@ -118,6 +118,18 @@ func (t *teller) tell(p Problem) {
 	}
 }
 
+// add adds what another teller has reported, and what it has not.
+func (t *teller) add(o *teller, reported []Problem) {
+	for _, p := range reported {
+		t.tell(p)
+	}
+	for _, p := range o.over {
+		k := key{p.Class, p.Severity}
+		t.tell(p)
+		t.told[k] += o.told[k] - ofAClass - 1
+	}
+}
+
 // end reports the number of problems that were not reported one by one.
 func (t *teller) end() {
 	for _, p := range t.over {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
@@ -16,24 +17,111 @@ import (
 // references to binaries with them. It scans a tar without an index. It returns an error only if
 // the source fails.
 func (a *Audit) Segments(ctx context.Context, i int, report func(Problem)) error {
-	x := a.tars[i]
-	t := newTeller(report)
-	defer t.end()
-	if x.t == nil {
-		if x.damage != nil {
-			return nil
+	var m Memory
+	for _, p := range a.Parts(i) {
+		err := p.Check(ctx, &m)
+		p.Tell(report)
+		if err != nil {
+			return err
 		}
-		return x.scan(ctx, t, x.Number == a.tars[0].Number, a.isWritten(x))
 	}
-	c := segmentsCheck{x: x, t: t}
+	return nil
+}
+
+// A Part is some of the segments of a tar, which Check checks. Parts may be checked in parallel. Tell
+// then reports what was found; it must be called in order, for all parts of a tar.
+type Part struct {
+	of      *tarCheck
+	entries []uint32 // none of a tar without an index, which is scanned
+	last    bool
+
+	t       *teller
+	found   []Problem
+	wrong   bool // the graph
+	changed bool
+}
+
+// A tarCheck is what the parts of a tar have in common.
+type tarCheck struct {
+	a *Audit
+	x *unit
+	t *teller
+
+	recorded func(context.Context) (recorded, error) // reads it once
+	changed  bool
+}
+
+// partLen is how many bytes of segments are checked at once.
+const partLen = 8 << 20
+
+// Parts returns the parts of tar i.
+func (a *Audit) Parts(i int) []*Part { return a.parts(i, partLen) }
+
+func (a *Audit) parts(i, length int) (parts []*Part) {
+	c := &tarCheck{a: a, x: a.tars[i], t: newTeller(nil)}
+	if c.x.t == nil {
+		if c.x.damage == nil {
+			parts = append(parts, &Part{of: c, last: true})
+		}
+		return parts
+	}
+	var once sync.Once
+	var r recorded
+	var err error
+	c.recorded = func(ctx context.Context) (recorded, error) {
+		once.Do(func() { r, err = c.x.recorded(ctx) })
+		return r, err
+	}
+	order := c.x.ByPosition()
+	for from, n, k := 0, 0, 0; k < len(order); k++ {
+		if n += c.x.At(int(order[k])).Len; n >= length || k == len(order)-1 {
+			parts = append(parts, &Part{of: c, entries: order[from : k+1]})
+			from, n = k+1, 0
+		}
+	}
+	parts[len(parts)-1].last = true // an index has at least one entry
+	return parts
+}
+
+// Tell reports what was found.
+func (p *Part) Tell(report func(Problem)) {
+	c := p.of
+	c.x.wrongGraph = c.x.wrongGraph || p.wrong
+	c.t.report = report
+	if !c.changed {
+		c.t.add(p.t, p.found)
+	}
+	c.changed = c.changed || p.changed
+	p.found, p.t = nil, nil
+	if p.last {
+		c.t.end()
+		c.recorded = nil
+	}
+}
+
+// Memory is used again for each part. It is for one goroutine.
+type Memory struct {
+	window []byte
+	check  segment.Checker
+}
+
+// Check checks the part. It returns an error only if the source fails.
+func (p *Part) Check(ctx context.Context, m *Memory) error {
+	p.t = newTeller(func(q Problem) { p.found = append(p.found, q) })
+	a, x := p.of.a, p.of.x
+	if x.t == nil {
+		return x.scan(ctx, p.t, x.Number == a.tars[0].Number, a.isWritten(x))
+	}
+	r, err := p.of.recorded(ctx)
+	if err != nil {
+		return p.failed(-1, err)
+	}
+	c := segmentsCheck{x: x, t: p.t, m: m, compare: newComparison(a, x, p.t, r)}
 	c.find = func(p tarfile.Problem) { c.found = append(c.found, p) }
 	c.record = c.records
-	var err error
-	if c.compare, err = newComparison(ctx, a, x, t); err != nil {
-		return x.changed(t, -1, err)
-	}
-	w := window{obj: x.obj, size: x.t.Size()}
-	for _, k := range x.ByPosition() {
+	w := window{obj: x.obj, size: x.t.Size(), b: m.window[:0]}
+	defer func() { p.wrong, m.window = c.compare.wrongGraph, w.b }()
+	for _, k := range p.entries {
 		e := x.At(int(k))
 		whole := e.Whole()
 		if whole.Off < 0 || e.Len > tarfile.MaxSegment || whole.Off+whole.Len > w.size {
@@ -41,13 +129,20 @@ func (a *Audit) Segments(ctx context.Context, i int, report func(Problem)) error
 		}
 		b, err := w.at(ctx, whole.Off, int(whole.Len))
 		if err != nil {
-			return x.changed(t, whole.Off, err)
+			return p.failed(whole.Off, err)
 		}
 		if err := c.entry(ctx, int(k), e, b); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (p *Part) failed(off int64, err error) error {
+	if err = p.of.x.changed(p.t, off, err); err == nil {
+		p.changed = true
+	}
+	return err
 }
 
 // changed reports that a file has changed during the check. It returns other errors.
@@ -62,6 +157,7 @@ func (x *unit) changed(t *teller, off int64, err error) error {
 type segmentsCheck struct {
 	x       *unit
 	t       *teller
+	m       *Memory
 	compare *comparison
 	e       tarfile.Entry     // the entry being checked
 	found   []tarfile.Problem // of header, checksum, padding and segment: a few
@@ -110,7 +206,7 @@ func (c *segmentsCheck) entry(ctx context.Context, k int, e tarfile.Entry, b []b
 		c.t.of(BadSegment, Error, c.x.Name, e.Pos, e.ID, "%v", err)
 		return nil
 	}
-	s.Check(c.record)
+	c.m.check.Check(s, c.record)
 	if c.compare.graph != nil {
 		c.compare.edges(e, s)
 	}
@@ -152,7 +248,7 @@ func (w *window) at(ctx context.Context, off int64, n int) ([]byte, error) {
 	end := w.off + int64(len(w.b))
 	if off < w.off || off+int64(n) > end {
 		if w.b == nil {
-			w.b = make([]byte, 0, min(windowLen, w.size))
+			w.b = make([]byte, 0, windowLen)
 		}
 		b := w.b[:min(int64(cap(w.b)), w.size-off)]
 		have := 0

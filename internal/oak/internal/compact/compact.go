@@ -94,7 +94,7 @@ func (c *Copier) node(ctx context.Context, id segment.RecordID, depth int) (segm
 	for p, err := range n.Properties(ctx) {
 		q := segment.NewProperty{Name: p.Name, Type: p.Type, Multi: p.Multi}
 		if err == nil {
-			err = c.property(ctx, p, &q)
+			err = c.property(ctx, &p, &q)
 		}
 		if err != nil {
 			return segment.RecordID{}, below(p.Name, err)
@@ -167,7 +167,7 @@ func below(name string, err error) error {
 func (c *Copier) Property(ctx context.Context, p segment.Property) (segment.NewProperty, error) {
 	to := segment.NewProperty{Name: p.Name, Type: p.Type, Multi: p.Multi}
 	c.values = nil
-	err := c.property(ctx, p, &to)
+	err := c.property(ctx, &p, &to)
 	c.values = nil // they belong to the result now
 	return to, err
 }
@@ -175,24 +175,37 @@ func (c *Copier) Property(ctx context.Context, p segment.Property) (segment.NewP
 // mostHeld is how many values of a property are kept in memory. Others are written one by one.
 const mostHeld = 1024
 
-func (c *Copier) property(ctx context.Context, p segment.Property, to *segment.NewProperty) (err error) {
-	if p.Len() > mostHeld {
-		to.List, err = c.to.ValuesOf(ctx, c.valueRecords(ctx, p))
-		return err
-	}
+func (c *Copier) property(ctx context.Context, p *segment.Property, to *segment.NewProperty) (err error) {
 	first := len(c.values)
-	for v, err := range p.Values(ctx) {
-		var is segment.NewValue
-		if err == nil {
-			is, err = c.value(ctx, p.Type, v)
-		}
-		if err != nil {
+	switch {
+	case !p.Multi:
+		v, err := p.At(ctx, 0)
+		if err := c.add(ctx, p.Type, v, err); err != nil {
 			return err
 		}
-		c.values = append(c.values, is)
+	case p.Len() > mostHeld:
+		to.List, err = c.to.ValuesOf(ctx, c.valueRecords(ctx, *p))
+		return err
+	default:
+		for v, err := range p.Values(ctx) {
+			if err := c.add(ctx, p.Type, v, err); err != nil {
+				return err
+			}
+		}
 	}
 	to.Values = c.values[first:len(c.values):len(c.values)]
 	return nil
+}
+
+func (c *Copier) add(ctx context.Context, t segment.PropertyType, v segment.Value, err error) error {
+	var is segment.NewValue
+	if err == nil {
+		is, err = c.value(ctx, t, v)
+	}
+	if err == nil {
+		c.values = append(c.values, is)
+	}
+	return err
 }
 
 func (c *Copier) valueRecords(ctx context.Context, p segment.Property) iter.Seq2[segment.RecordID, error] {

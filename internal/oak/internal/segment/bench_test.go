@@ -22,6 +22,33 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
+func BenchmarkCheck(b *testing.B) {
+	for _, name := range []string{"types", "wide", "multitar"} {
+		b.Run(name, func(b *testing.B) {
+			var all []*Segment
+			bytes, records := 0, 0
+			for id, raw := range loadStore(b, name).raw {
+				s, err := Parse(id, raw)
+				if err != nil {
+					b.Fatal(err)
+				}
+				all, bytes, records = append(all, s), bytes+s.Size(), records+s.RecordCount()
+			}
+			b.SetBytes(int64(bytes))
+			b.ReportAllocs()
+			var c Checker
+			n := 0
+			for b.Loop() {
+				for _, s := range all {
+					c.Check(s, func(Problem) {})
+				}
+				n += records
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/record")
+		})
+	}
+}
+
 func BenchmarkMapGet(b *testing.B) {
 	w, m := newTestBuilder(1)
 	names := manyNames(12000)

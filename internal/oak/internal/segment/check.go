@@ -38,11 +38,25 @@ type Problem struct {
 // Check checks the segment without reading others: its tables, and each record as far as possible
 // without other segments. Its time is proportional to the size of the segment, whatever its
 // contents.
-func (s *Segment) Check(report func(Problem)) {
+func (s *Segment) Check(report func(Problem)) { new(Checker).Check(s, report) }
+
+// A Checker checks segments, one after the other, in the same memory.
+type Checker struct {
+	s      *Segment
+	out    func(Problem)
+	used   []bool     // references
+	places []recordAt // of records, by place
+	m      measure    // of a record
+}
+
+// Check is [Segment.Check].
+func (c *Checker) Check(s *Segment, report func(Problem)) {
 	if s.version == 0 {
 		return
 	}
-	c := checker{s: s, out: report, used: make([]bool, s.refs)}
+	c.s, c.out = s, report
+	c.used = slices.Grow(c.used[:0], s.refs)[:s.refs]
+	clear(c.used)
 	if len(s.b)%sizeFactor != 0 {
 		c.report(BadSize, -1, int64(len(s.b)), "size: expected a multiple of %d, found %d", sizeFactor, len(s.b))
 	}
@@ -63,25 +77,17 @@ func (s *Segment) Check(report func(Problem)) {
 	}
 }
 
-type checker struct {
-	s      *Segment
-	out    func(Problem)
-	used   []bool     // references
-	places []recordAt // of records, by place
-	slots  []slot     // of a record, kept for the next
-}
-
 type recordAt struct {
 	pos    int32
 	number int32
 	typ    Type
 }
 
-func (c *checker) report(code Code, record int32, off int64, format string, a ...any) {
+func (c *Checker) report(code Code, record int32, off int64, format string, a ...any) {
 	c.out(Problem{code, c.s.id, record, off, fmt.Sprintf(format, a...)})
 }
 
-func (c *checker) err(code Code, err error) {
+func (c *Checker) err(code Code, err error) {
 	if e, ok := err.(*Error); ok {
 		what := e.What
 		if e.Err != nil {
@@ -91,7 +97,7 @@ func (c *checker) err(code Code, err error) {
 	}
 }
 
-func (c *checker) reserved() {
+func (c *Checker) reserved() {
 	s := c.s
 	zero := func(from, to int) {
 		for i := from; i < to; i++ {
@@ -108,7 +114,7 @@ func (c *checker) reserved() {
 	zero(spareOff, headerLen)
 }
 
-func (c *checker) refs() {
+func (c *Checker) refs() {
 	s := c.s
 	seen := make(map[ID]int, s.refs)
 	for i := range s.refs {
@@ -128,10 +134,11 @@ func (c *checker) refs() {
 	}
 }
 
-func (c *checker) rows() {
+func (c *Checker) rows() {
 	s := c.s
-	c.places = make([]recordAt, 0, s.records)
-	last := int64(-1)
+	c.places = slices.Grow(c.places[:0], s.records)[:s.records]
+	at := s.records // of the last one in places, which are filled from the end
+	last, inOrder := int64(-1), true
 	for i := range s.records {
 		row, off := s.row(i), int64(s.table+rowLen*i)
 		switch n := int64(row.Number); {
@@ -141,23 +148,22 @@ func (c *checker) rows() {
 			c.report(RowGap, row.Number, off, "row %d: expected number %d, found %d", i, last+1, n)
 		}
 		last = max(last, int64(row.Number))
-		pos, what := s.place(row)
-		if what != "" {
-			c.report(RowOffset, row.Number, off+rowOffset, "%s", what)
+		pos, ok := s.posOf(row)
+		if !ok {
+			c.report(RowOffset, row.Number, off+rowOffset, "%s", s.misplaced(row))
 			continue
 		}
-		c.places = append(c.places, recordAt{int32(pos), row.Number, row.Type})
+		inOrder = inOrder && (at == s.records || int32(pos) <= c.places[at].pos)
+		at--
+		c.places[at] = recordAt{int32(pos), row.Number, row.Type}
 	}
-	slices.Reverse(c.places) // then those of known writers are in order
-	if !slices.IsSortedFunc(c.places, byPlace) {
+	if c.places = c.places[at:]; !inOrder { // as no known writer writes them
 		slices.Reverse(c.places)
-		slices.SortStableFunc(c.places, byPlace)
+		slices.SortStableFunc(c.places, func(a, b recordAt) int { return cmp.Compare(a.pos, b.pos) })
 	}
 }
 
-func byPlace(a, b recordAt) int { return cmp.Compare(a.pos, b.pos) }
-
-func (c *checker) gap() {
+func (c *Checker) gap() {
 	s := c.s
 	end := len(s.b)
 	if len(c.places) > 0 {
@@ -171,75 +177,84 @@ func (c *checker) gap() {
 	}
 }
 
-func (c *checker) record(i int) {
+func (c *Checker) record(i int) {
 	p, end := c.places[i], len(c.s.b)
 	if i+1 < len(c.places) {
 		end = int(c.places[i+1].pos)
 	}
-	rec := Record{c.s, p.number, p.typ, int(p.pos), c.s.b[p.pos:]}
-	e, err := rec.extent(end, c.slots[:0])
-	if err != nil {
+	m := &c.m
+	if err := m.extend(Record{c.s, p.number, p.typ, int(p.pos), c.s.b[p.pos:]}, end); err != nil {
 		c.err(BadRecord, err)
 		return
 	}
-	if rec.typ == NodeRecord {
-		e = c.node(rec, e, end)
+	if m.typ == NodeRecord {
+		c.node(m, end)
 	}
-	switch over := rec.pos + e.len - end; {
+	switch over := m.pos + m.len - end; {
 	case over > 0:
-		c.report(Overlapping, p.number, int64(end), "%s: expected at most %d bytes, found %d", rec.typ, e.len-over, e.len)
+		c.report(Overlapping, p.number, int64(end), "%s: expected at most %d bytes, found %d", m.typ, m.len-over, m.len)
 		return // its ids are bytes of other records, and checking them could take too long
-	case e.exact && -over >= alignment:
-		c.report(Hole, p.number, int64(rec.pos+e.len), "%s: expected the next record after %d bytes, found it after %d", rec.typ, e.len, e.len-over)
+	case m.exact && -over >= alignment:
+		c.report(Hole, p.number, int64(m.pos+m.len), "%s: expected the next record after %d bytes, found it after %d", m.typ, m.len, m.len-over)
 	}
-	for _, slot := range e.slots {
-		c.slot(rec, slot)
+	for i := range m.runs {
+		c.run(&m.Record, &m.runs[i])
 	}
-	c.slots = e.slots
 }
 
 // node adds the parts in a node's template or, if that is unknown, all for which there is room.
-func (c *checker) node(rec Record, e extent, end int) extent {
-	id, err := rec.id(nodeTemplateAt)
+func (c *Checker) node(m *measure, end int) {
+	id, err := m.id(nodeTemplateAt)
 	if err != nil {
-		return e
+		return
 	}
 	if id.Segment == c.s.id && c.s.order != scattered {
 		t, err := c.s.Record(id.Number)
 		if err != nil {
-			return e
+			return
 		}
 		if h, err := t.templateHead(); err == nil {
-			return rec.nodeSlots(e, h.rule, h.properties > 0)
+			m.nodeSlots(h.rule, h.properties > 0)
 		}
-		return e
+		return
 	}
-	for e.len+recordIDLen <= min(end-rec.pos, nodeChildAt+2*recordIDLen) {
-		e.slots = append(e.slots, slot{e.len, childRole, -1, anyMap | anyNode | anyProperties})
-		e.len += recordIDLen
+	for m.len+recordIDLen <= min(end-m.pos, nodeChildAt+2*recordIDLen) {
+		m.one(m.len, childRole, anyMap|anyNode|anyProperties)
+		m.len += recordIDLen
 	}
-	e.exact = true
-	return e
+	m.exact = true
 }
 
-func (c *checker) slot(rec Record, s slot) {
-	id, err := rec.id(s.off)
-	if err != nil {
-		c.err(DanglingID, err)
-		return
+func (c *Checker) run(rec *Record, r *run) {
+	s, b := c.s, rec.bytes(r.off, recordIDLen*r.n)
+	wants := [2]typeSet{r.want, r.want}
+	if r.paired != 0 {
+		wants[1] = r.paired
 	}
-	if ref := rec.u16(s.off); ref > 0 {
-		c.used[ref-1] = true
-	}
-	// Without an order, each number would have to be searched for.
-	if id.Segment != c.s.id || c.s.order == scattered {
-		return
-	}
-	row, _, ok := c.s.find(id.Number)
-	switch {
-	case !ok:
-		c.report(DanglingID, rec.num, int64(rec.pos+s.off), "%s: expected a record, found no record %d", s, id.Number)
-	case !s.want.has(row.Type):
-		c.report(DanglingID, rec.num, int64(rec.pos+s.off), "%s: expected another type, found record %d, a %s", s, id.Number, row.Type)
+	for i := range r.n {
+		ref, n, ok := s.parts(b[recordIDLen*i:])
+		switch {
+		case !ok:
+			_, err := rec.id(r.at(i).off)
+			c.err(DanglingID, err)
+			continue
+		case ref > 0:
+			c.used[ref-1] = true
+			if s.Ref(ref-1) != s.id {
+				continue
+			}
+		}
+		// Without an order, each number would have to be searched for.
+		if s.order == scattered {
+			continue
+		}
+		switch typ, ok := s.typeOf(n); {
+		case !ok:
+			at := r.at(i)
+			c.report(DanglingID, rec.num, int64(rec.pos+at.off), "%s: expected a record, found no record %d", at, n)
+		case !wants[i&1].has(typ):
+			at := r.at(i)
+			c.report(DanglingID, rec.num, int64(rec.pos+at.off), "%s: expected another type, found record %d, a %s", at, n, typ)
+		}
 	}
 }

@@ -51,21 +51,25 @@ func (r *Reader) Describe(ctx context.Context, id RecordID) (d Description, err 
 		d.add(rec, "content", 0, d.Size, content(rec.data, describedText))
 		return d, nil
 	}
-	e, err := rec.extent(d.end, nil)
+	var e measure
+	err = e.extend(rec, d.end)
 	if err == nil && rec.typ == NodeRecord {
-		e, err = r.nodeExtent(ctx, rec, e, d.end)
+		err = r.nodeExtent(ctx, rec, &e.extent, d.end)
 	}
 	d.Size = e.len
 	d.scalars(rec, err == nil)
-	for _, s := range e.slots {
-		if s.off+recordIDLen > len(rec.data) {
-			break
+	for _, run := range e.runs {
+		for i := range run.n {
+			s := run.at(i)
+			if s.off+recordIDLen > len(rec.data) {
+				break
+			}
+			f := Field{Name: s.String(), Position: rec.pos + s.off, Size: recordIDLen}
+			if err := r.describeSlot(ctx, rec, s, &f); err != nil {
+				f.Problem = err.Error()
+			}
+			d.Fields = append(d.Fields, f)
 		}
-		f := Field{Name: s.String(), Position: rec.pos + s.off, Size: recordIDLen}
-		if err := r.describeSlot(ctx, rec, s, &f); err != nil {
-			f.Problem = err.Error()
-		}
-		d.Fields = append(d.Fields, f)
 	}
 	if err != nil {
 		d.Problem = err.Error()
@@ -76,22 +80,22 @@ func (r *Reader) Describe(ctx context.Context, id RecordID) (d Description, err 
 }
 
 // nodeExtent adds the parts in a node's template or, if that is unknown, all that fit.
-func (r *Reader) nodeExtent(ctx context.Context, rec Record, e extent, end int) (extent, error) {
+func (r *Reader) nodeExtent(ctx context.Context, rec Record, e *extent, end int) error {
 	id, err := rec.TemplateID()
 	if err == nil {
 		var t Record
 		var h templateHead
 		if t, err = r.record(ctx, id, rec.seg); err == nil {
 			if h, err = t.templateHead(); err == nil {
-				return rec.nodeSlots(e, h.rule, h.properties > 0), nil
+				e.nodeSlots(h.rule, h.properties > 0)
+				return nil
 			}
 		}
 	}
-	for i := 0; e.len+recordIDLen <= min(end-rec.pos, nodeChildAt+2*recordIDLen); i++ {
-		e.slots = append(e.slots, slot{e.len, childRole, i, anyMap | anyNode | anyProperties})
-		e.len += recordIDLen
-	}
-	return e, err
+	n := max(0, min(end-rec.pos, nodeChildAt+2*recordIDLen)-e.len) / recordIDLen
+	e.many(e.len, n, childRole, anyMap|anyNode|anyProperties, 0)
+	e.len += recordIDLen * n
+	return err
 }
 
 func (d *Description) add(rec Record, name string, off, n int, value string) {

@@ -48,7 +48,8 @@ func (b *Builder) Text(ctx context.Context, s string) (RecordID, error) {
 func (b *Builder) longerText(ctx context.Context, s string) (RecordID, error) {
 	var sum [sha256.Size]byte
 	if b.o.Thrifty {
-		sum = sha256.Sum256([]byte(s))
+		b.long = append(b.long[:0], s...)
+		sum = sha256.Sum256(b.long)
 		if id, ok := recall(&b.known, longs, sum, len(sum)); ok {
 			return id, nil
 		}

@@ -106,9 +106,11 @@ type templateDraft struct {
 	properties []NewProperty
 }
 
-// newTemplate returns a node's template, and in order the properties that are not in that.
+// newTemplate returns a node's template, and in order the properties that are not in that. They are
+// valid until the next call.
 func (b *Builder) newTemplate(n NewNode) (t templateDraft, properties []NewProperty, err error) {
 	var mixins []string
+	properties = b.ordered[:0]
 	for _, p := range n.Properties {
 		switch {
 		case !p.Multi && len(p.Values) != 1:
@@ -128,9 +130,6 @@ func (b *Builder) newTemplate(n NewNode) (t templateDraft, properties []NewPrope
 		}
 		p.Name = asJava(p.Name)
 		p.hash = javaHash(p.Name)
-		if properties == nil {
-			properties = make([]NewProperty, 0, len(n.Properties))
-		}
 		properties = append(properties, p)
 	}
 	t.names = append(t.names, mixins...)
@@ -145,6 +144,7 @@ func (b *Builder) newTemplate(n NewNode) (t templateDraft, properties []NewPrope
 	if len(properties) > propertyMask {
 		return t, nil, b.limit("node: expected at most %d properties, found %d", propertyMask, len(properties))
 	}
+	b.ordered = properties
 	t.head |= uint32(len(properties))
 	slices.SortStableFunc(properties, func(x, y NewProperty) int {
 		return PropertyName{Name: x.Name, Type: x.Type, hash: x.hash}.compare(PropertyName{Name: y.Name, Type: y.Type, hash: y.hash})

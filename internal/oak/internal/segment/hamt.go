@@ -86,7 +86,7 @@ func (r *Reader) openMap(ctx context.Context, id RecordID, near *Segment) (Map, 
 	}
 }
 
-func (rec Record) diff() (d diff, base RecordID, err error) {
+func (rec *Record) diff() (d diff, base RecordID, err error) {
 	d.near = rec.seg
 	if err = rec.need(0, diffLen, "map diff"); err == nil {
 		d.hash = rec.u32(4)
@@ -96,12 +96,12 @@ func (rec Record) diff() (d diff, base RecordID, err error) {
 }
 
 // mapRecord reads the head of a leaf or branch. need has checked that it has 4 bytes.
-func (rec Record) mapRecord() (m mapRecord, err error) {
+func (rec *Record) mapRecord() (m mapRecord, err error) {
 	head := rec.u32(0)
 	if head == diffHead {
 		return m, rec.errorf(Corrupt, 0, "map: expected a leaf or a branch, found a diff")
 	}
-	m = mapRecord{Record: rec, size: int(head & mapSizeMask), level: int(head >> mapSizeBits)}
+	m = mapRecord{Record: *rec, size: int(head & mapSizeMask), level: int(head >> mapSizeBits)}
 	if m.branch() {
 		if err = rec.need(0, branchHead, "map branch"); err != nil {
 			return m, err
@@ -158,7 +158,7 @@ func (r *Reader) isName(ctx context.Context, key RecordID, near *Segment, want s
 	if err != nil {
 		return false, err
 	}
-	if b, ok := v.h.inline(v.rec); ok {
+	if b, ok := v.h.inline(&v.rec); ok {
 		return string(b) == want, nil
 	}
 	if v.Len() != int64(len(want)) || v.External() {

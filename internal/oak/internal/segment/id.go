@@ -35,9 +35,10 @@ func (id ID) IsBulk() bool { return id[8]>>4 == 0xB }
 
 // Compare orders ids as the index of a tar does: as two signed numbers of 64 bits.
 func (id ID) Compare(other ID) int {
-	return cmp.Or(
-		cmp.Compare(int64(binary.BigEndian.Uint64(id[:])), int64(binary.BigEndian.Uint64(other[:]))),
-		cmp.Compare(int64(binary.BigEndian.Uint64(id[8:])), int64(binary.BigEndian.Uint64(other[8:]))))
+	if c := cmp.Compare(int64(binary.BigEndian.Uint64(id[:])), int64(binary.BigEndian.Uint64(other[:]))); c != 0 {
+		return c
+	}
+	return cmp.Compare(int64(binary.BigEndian.Uint64(id[8:])), int64(binary.BigEndian.Uint64(other[8:])))
 }
 
 const idTextLen = 36

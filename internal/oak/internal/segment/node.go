@@ -41,7 +41,7 @@ func (r *Reader) Node(ctx context.Context, id RecordID) (Node, error) {
 }
 
 // TemplateID returns the ID of a node's template, from its record.
-func (rec Record) TemplateID() (RecordID, error) {
+func (rec *Record) TemplateID() (RecordID, error) {
 	if err := rec.expect(NodeRecord, NodeRecord, nodeChildAt, "node"); err != nil {
 		return RecordID{}, err
 	}
@@ -102,7 +102,7 @@ func (n Node) StableID(ctx context.Context) (RecordID, error) {
 	return rec.stableID(), nil
 }
 
-func (rec Record) stableID() RecordID {
+func (rec *Record) stableID() RecordID {
 	return RecordID{ID(rec.bytes(0, 16)), int32(rec.u32(16))}
 }
 

@@ -3,7 +3,6 @@ package segment
 import (
 	"context"
 	"encoding/binary"
-	"math"
 	"slices"
 	"sync/atomic"
 )
@@ -46,12 +45,20 @@ func (r *Recent) Segment(ctx context.Context, id ID) (*Segment, error) {
 
 const recordIDLen = 6 // reference 2, number 4
 
-func (r Record) errorf(c Class, off int, format string, a ...any) *Error {
+func (r *Record) errorf(c Class, off int, format string, a ...any) *Error {
 	return r.seg.errorf(c, r.num, int64(r.pos+off), format, a...)
 }
 
 // need checks whether the record has n bytes from off.
-func (r Record) need(off, n int, what string) error {
+func (r *Record) need(off, n int, what string) error {
+	if n >= 0 && n <= len(r.data)-off {
+		return nil
+	}
+	return r.needMore(off, n, what)
+}
+
+// needMore is need for what is not there, or for a sparse segment.
+func (r *Record) needMore(off, n int, what string) error {
 	if left := r.left() - off; n < 0 || n > left || left < 0 {
 		return r.errorf(Corrupt, off, "%s: expected %d bytes, found %d to the segment's end", what, n, max(0, left))
 	}
@@ -61,41 +68,52 @@ func (r Record) need(off, n int, what string) error {
 	return nil
 }
 
-func (r Record) left() int { return r.seg.size - r.pos }
+func (r *Record) left() int { return r.seg.size - r.pos }
 
 // bytes returns n bytes from off, which need has found to be there.
-func (r Record) bytes(off, n int) []byte {
+func (r *Record) bytes(off, n int) []byte {
 	if r.data != nil {
 		return r.data[off:][:n]
 	}
+	return r.sparseBytes(off, n)
+}
+
+func (r *Record) sparseBytes(off, n int) []byte {
 	if off += r.pos; off+n <= len(r.seg.b) {
 		return r.seg.b[off:][:n]
 	}
 	return r.seg.sparse.at(off, n)
 }
 
-func (r Record) u8(off int) byte    { return r.bytes(off, 1)[0] }
-func (r Record) u16(off int) uint16 { return binary.BigEndian.Uint16(r.bytes(off, 2)) }
-func (r Record) u32(off int) uint32 { return binary.BigEndian.Uint32(r.bytes(off, 4)) }
-func (r Record) u64(off int) uint64 { return binary.BigEndian.Uint64(r.bytes(off, 8)) }
+func (r *Record) u8(off int) byte    { return r.bytes(off, 1)[0] }
+func (r *Record) u16(off int) uint16 { return binary.BigEndian.Uint16(r.bytes(off, 2)) }
+func (r *Record) u32(off int) uint32 { return binary.BigEndian.Uint32(r.bytes(off, 4)) }
+func (r *Record) u64(off int) uint64 { return binary.BigEndian.Uint64(r.bytes(off, 8)) }
+
+// parts reads a record id: ref is the number of a reference, or 0 for this segment. It returns
+// whether there is such a reference, and n is the number of a record.
+func (s *Segment) parts(b []byte) (ref int, n int32, ok bool) {
+	_ = b[recordIDLen-1]
+	ref, n = int(binary.BigEndian.Uint16(b)), int32(binary.BigEndian.Uint32(b[2:]))
+	return ref, n, n >= 0 && ref <= s.refs
+}
 
 // id reads the record id at off, which need has found to be there.
-func (r Record) id(off int) (RecordID, error) {
-	ref, n := int(r.u16(off)), r.u32(off+2)
-	if n > math.MaxInt32 {
-		return RecordID{}, r.errorf(Corrupt, off, "record id: expected a number, found %d", int32(n))
-	}
-	if ref == 0 {
-		return RecordID{r.seg.id, int32(n)}, nil
-	}
-	if ref > r.seg.refs {
+func (r *Record) id(off int) (RecordID, error) {
+	ref, n, ok := r.seg.parts(r.bytes(off, recordIDLen))
+	switch {
+	case !ok && n < 0:
+		return RecordID{}, r.errorf(Corrupt, off, "record id: expected a number, found %d", n)
+	case !ok:
 		return RecordID{}, r.errorf(Corrupt, off, "record id: expected at most reference %d, found %d", r.seg.refs, ref)
+	case ref == 0:
+		return RecordID{r.seg.id, n}, nil
 	}
-	return RecordID{r.seg.Ref(ref - 1), int32(n)}, nil
+	return RecordID{r.seg.Ref(ref - 1), n}, nil
 }
 
 // ids reads the record ids that follow each other from off, as id does.
-func (r Record) ids(off int, to ...*RecordID) (err error) {
+func (r *Record) ids(off int, to ...*RecordID) (err error) {
 	for i := range to {
 		if *to[i], err = r.id(off + recordIDLen*i); err != nil {
 			return err
@@ -105,7 +123,7 @@ func (r Record) ids(off int, to ...*RecordID) (err error) {
 }
 
 // expect checks whether a record is of one of two types, and has n bytes.
-func (r Record) expect(a, b Type, n int, what string) error {
+func (r *Record) expect(a, b Type, n int, what string) error {
 	switch {
 	case r.typ == a || r.typ == b:
 		return r.need(0, n, what)

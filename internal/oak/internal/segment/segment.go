@@ -287,6 +287,19 @@ func (s *Segment) find(n int32) (row Row, at int, ok bool) {
 	return Row{}, 0, false
 }
 
+// typeOf returns the type that find would find.
+func (s *Segment) typeOf(n int32) (t Type, ok bool) {
+	if s.order == dense && uint32(n) < uint32(s.records) {
+		return Type(s.b[s.table+rowLen*int(n)+rowType]), true
+	}
+	return s.foundType(n)
+}
+
+func (s *Segment) foundType(n int32) (Type, bool) {
+	row, _, ok := s.find(n)
+	return row.Type, ok
+}
+
 // A Record is a record of a segment: its bytes from its place to the end of the segment. Only its
 // contents show how long it is.
 type Record struct {
@@ -315,9 +328,9 @@ func (s *Segment) Record(n int32) (Record, error) {
 	if !ok {
 		return Record{}, s.errorf(Missing, n, -1, "no such record; the segment has %d", s.records)
 	}
-	pos, what := s.place(row)
-	if what != "" {
-		return Record{}, s.errorf(Corrupt, n, int64(s.table+rowLen*at+rowOffset), "%s", what)
+	pos, ok := s.posOf(row)
+	if !ok {
+		return Record{}, s.errorf(Corrupt, n, int64(s.table+rowLen*at+rowOffset), "%s", s.misplaced(row))
 	}
 	return Record{s, n, row.Type, pos, s.from(pos)}, nil
 }
@@ -332,17 +345,19 @@ func bulkPos(id RecordID, size int) (int, error) {
 	return int(pos), nil
 }
 
-// place returns where the record of a row begins in the segment, or what is wrong with the row.
-func (s *Segment) place(row Row) (pos int, what string) {
+// posOf returns where the record of a row begins in the segment. If the row is wrong, misplaced
+// says why.
+func (s *Segment) posOf(row Row) (pos int, ok bool) {
 	at := int64(s.size) - (MaxSize - int64(row.Offset))
-	switch first := int64(s.table + rowLen*s.records); {
-	case row.Offset%alignment != 0:
-		return 0, fmt.Sprintf("offset: expected a multiple of %d, found %d", alignment, row.Offset)
-	case at < first || at >= int64(s.size):
-		lo := MaxSize - (int64(s.size) - first)
-		return 0, fmt.Sprintf("offset: expected %d to %d, found %d", lo, MaxSize-1, row.Offset)
+	return int(at), row.Offset%alignment == 0 && at >= int64(s.table+rowLen*s.records) && at < int64(s.size)
+}
+
+func (s *Segment) misplaced(row Row) string {
+	if row.Offset%alignment != 0 {
+		return fmt.Sprintf("offset: expected a multiple of %d, found %d", alignment, row.Offset)
 	}
-	return int(at), ""
+	lo := MaxSize - (int64(s.size) - int64(s.table+rowLen*s.records))
+	return fmt.Sprintf("offset: expected %d to %d, found %d", lo, MaxSize-1, row.Offset)
 }
 
 // Bound returns how far record n can extend: to the beginning of the next record, or to the
@@ -354,7 +369,7 @@ func (s *Segment) Bound(n int32) (int, error) {
 	}
 	end := s.size
 	for i := range s.records { // none in a segment of bare bytes
-		if pos, what := s.place(s.row(i)); what == "" && pos > r.pos && pos < end {
+		if pos, ok := s.posOf(s.row(i)); ok && pos > r.pos && pos < end {
 			end = pos
 		}
 	}
@@ -382,7 +397,7 @@ func (s *Segment) Info() (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	text, ok := h.inline(r)
+	text, ok := h.inline(&r)
 	if !ok {
 		return Info{}, r.errorf(Corrupt, 0, "segment info: expected a short string")
 	}

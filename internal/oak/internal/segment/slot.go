@@ -71,27 +71,44 @@ var (
 	anyElement    = oneOf(Bucket, ListRecord, ValueRecord, BlobID, Block)
 )
 
+// A run is slots that follow each other without a gap.
+type run struct {
+	slot
+	n      int
+	paired typeSet // what every other slot may refer to, whose role is the next one; or 0
+}
+
+func (r run) at(i int) slot {
+	s := r.slot
+	s.off += recordIDLen * i
+	if r.paired != 0 {
+		if i&1 == 1 {
+			s.role, s.want = s.role+1, r.paired
+		}
+		i /= 2
+	}
+	if s.index >= 0 {
+		s.index = i
+	}
+	return s
+}
+
 // An extent is what a record contains about itself, without reading others.
 type extent struct {
 	len   int
 	exact bool // otherwise the length is at least len
-	slots []slot
+	runs  []run
 }
 
-// extent determines the length of a record and where it has record IDs. Records that do not
-// contain their length extend to end, in the segment. The slots are appended to buf.
-func (rec Record) extent(end int, buf []slot) (extent, error) {
-	if rec.typ >= types {
-		return extent{exact: true, slots: buf}, rec.errorf(Corrupt, 0, "record: expected a type up to %d, found %d", types-1, uint8(rec.typ))
-	}
-	x := measure{Record: rec, room: max(0, min(end-rec.pos, len(rec.data))), extent: extent{exact: true, slots: buf}}
-	err := measures[rec.typ](&x)
-	if err == nil && x.len > len(rec.data) && !x.loose {
-		err = rec.need(0, x.len, rec.typ.String())
-	}
-	return x.extent, err
+func (e *extent) one(off int, r role, want typeSet) {
+	e.runs = append(e.runs, run{slot: slot{off, r, -1, want}, n: 1})
 }
 
+func (e *extent) many(off, n int, r role, want, paired typeSet) {
+	e.runs = append(e.runs, run{slot{off, r, 0, want}, n, paired})
+}
+
+// A measure determines the extent of its record.
 type measure struct {
 	Record
 	extent
@@ -99,20 +116,33 @@ type measure struct {
 	loose bool // it may be longer than that
 }
 
-// measures has a method for each type.
-var measures = [types]func(*measure) error{
-	Leaf: (*measure).ofMap, Branch: (*measure).ofMap, Bucket: (*measure).ofBucket, ListRecord: (*measure).ofList,
-	ValueRecord: (*measure).ofValue, BlobID: (*measure).ofValue, TemplateRecord: (*measure).ofTemplate, NodeRecord: (*measure).ofNode,
-	Block: func(x *measure) error {
+// extend determines the length of a record and where it has record IDs. Records that do not
+// contain their length extend to end, in the segment. The memory of former runs is used again.
+func (x *measure) extend(rec Record, end int) (err error) {
+	x.Record, x.room, x.loose = rec, max(0, min(end-rec.pos, len(rec.data))), false
+	x.len, x.exact, x.runs = 0, true, x.runs[:0]
+	switch x.typ {
+	case Leaf, Branch:
+		err = x.ofMap()
+	case Bucket:
+		err = x.ofBucket()
+	case ListRecord:
+		err = x.ofList()
+	case ValueRecord, BlobID:
+		err = x.ofValue()
+	case Block:
 		x.len, x.exact = 1, false
-		return nil
-	},
-}
-
-func (x *measure) one(off int, r role, want typeSet) { x.nth(off, r, -1, want) }
-
-func (x *measure) nth(off int, r role, i int, want typeSet) {
-	x.slots = append(x.slots, slot{off, r, i, want})
+	case TemplateRecord:
+		err = x.ofTemplate()
+	case NodeRecord:
+		err = x.ofNode()
+	default:
+		err = x.errorf(Corrupt, 0, "record: expected a type up to %d, found %d", types-1, uint8(x.typ))
+	}
+	if err == nil && x.len > len(x.data) && !x.loose {
+		err = x.need(0, x.len, x.typ.String())
+	}
+	return err
 }
 
 func (x *measure) ofMap() error {
@@ -137,20 +167,14 @@ func (x *measure) ofMap() error {
 	if m.branch() {
 		n := bits.OnesCount32(m.bitmap)
 		x.len, x.loose = branchHead+recordIDLen*n, true
-		for i := range n {
-			x.nth(branchHead+recordIDLen*i, bucketRole, i, anyMap)
-		}
+		x.many(branchHead, n, bucketRole, anyMap, 0)
 		return nil
 	}
 	if x.len = leafHead + (4+pairLen)*m.size; x.len > x.room {
 		x.loose = true // it overlaps the next record; its ids may be invalid
 		return nil
 	}
-	for i := range m.size {
-		off := leafHead + 4*m.size + pairLen*i
-		x.nth(off, keyRole, i, anyString)
-		x.nth(off+recordIDLen, valueRole, i, anyNode)
-	}
+	x.many(leafHead+4*m.size, 2*m.size, keyRole, anyString, anyNode)
 	return nil
 }
 
@@ -161,9 +185,7 @@ func (x *measure) ofBucket() error {
 		return x.errorf(Corrupt, 0, "bucket: expected room for 2 ids, found %d bytes", x.room)
 	}
 	x.len, x.exact = recordIDLen*n, x.room-recordIDLen*n < alignment
-	for i := range n {
-		x.nth(recordIDLen*i, elementRole, i, anyElement)
-	}
+	x.many(0, n, elementRole, anyElement, 0)
 	return nil
 }
 
@@ -208,9 +230,7 @@ func (x *measure) ofTemplate() error {
 	if h.head&hasPrimary != 0 {
 		x.one(4, primaryRole, anyString)
 	}
-	for i := range h.mixins {
-		x.nth(h.mixinsAt+recordIDLen*i, mixinRole, i, anyString)
-	}
+	x.many(h.mixinsAt, h.mixins, mixinRole, anyString, 0)
 	if h.rule == OneChild {
 		x.one(h.childAt, childNameRole, anyString)
 	}
@@ -231,19 +251,18 @@ func (x *measure) ofNode() error {
 }
 
 // nodeSlots adds the slots that a node has according to its template.
-func (rec Record) nodeSlots(e extent, rule ChildRule, properties bool) extent {
+func (e *extent) nodeSlots(rule ChildRule, properties bool) {
 	if rule != NoChild {
 		want := anyNode
 		if rule == ManyChildren {
 			want = anyMap
 		}
-		e.slots = append(e.slots, slot{e.len, childRole, -1, want})
+		e.one(e.len, childRole, want)
 		e.len += recordIDLen
 	}
 	if properties {
-		e.slots = append(e.slots, slot{e.len, propertiesRole, -1, anyProperties})
+		e.one(e.len, propertiesRole, anyProperties)
 		e.len += recordIDLen
 	}
 	e.exact = true
-	return e
 }

@@ -121,7 +121,7 @@ type templateHead struct {
 	len        int
 }
 
-func (rec Record) templateHead() (h templateHead, err error) {
+func (rec *Record) templateHead() (h templateHead, err error) {
 	if err = rec.expect(TemplateRecord, TemplateRecord, 4, "template"); err != nil {
 		return h, err
 	}
@@ -240,7 +240,7 @@ func (r *Reader) propertyNames(ctx context.Context, rec Record, h templateHead, 
 }
 
 // propertyType reads a type byte, which is negative if there are several values.
-func (rec Record) propertyType(off int) (typ PropertyType, multi bool, err error) {
+func (rec *Record) propertyType(off int) (typ PropertyType, multi bool, err error) {
 	v := int(int8(rec.u8(off)))
 	n := max(v, -v)
 	if n < int(String) || n > int(Decimal) {

@@ -45,7 +45,7 @@ type valueHead struct {
 }
 
 // valueHead reads a value's first bytes. All that it finds in the record is there.
-func (r Record) valueHead() (h valueHead, err error) {
+func (r *Record) valueHead() (h valueHead, err error) {
 	if err := r.expect(ValueRecord, BlobID, 1, "value"); err != nil {
 		return h, err
 	}
@@ -85,7 +85,7 @@ func (r Record) valueHead() (h valueHead, err error) {
 }
 
 // inline returns the content of a value that has it in the record.
-func (h valueHead) inline(r Record) ([]byte, bool) {
+func (h valueHead) inline(r *Record) ([]byte, bool) {
 	if h.kind != Small && h.kind != Medium {
 		return nil, false
 	}
@@ -125,7 +125,7 @@ func (v Value) Len() int64 {
 }
 
 // Inline returns the content of a value that has it in its record, not to be changed.
-func (v Value) Inline() ([]byte, bool) { return v.h.inline(v.rec) }
+func (v Value) Inline() ([]byte, bool) { return v.h.inline(&v.rec) }
 
 // Blocks returns the list of a long value's blocks.
 func (v Value) Blocks() (List, error) {
@@ -296,7 +296,7 @@ func (v Value) Text(ctx context.Context, limit int) (string, error) {
 	if v.h.n > int64(limit) {
 		return "", v.rec.errorf(Limit, 0, "value: expected at most %d bytes, found %d", limit, v.h.n)
 	}
-	if b, ok := v.h.inline(v.rec); ok {
+	if b, ok := v.h.inline(&v.rec); ok {
 		return string(b), nil
 	}
 	b, err := v.whole(ctx)

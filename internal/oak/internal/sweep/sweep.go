@@ -37,7 +37,7 @@ func (p *Plan) Sweep(ctx context.Context, st store.Store, prefix string, i int) 
 	if w.old, err = transfer.RecordedIn(ctx, t.Tar.Tar); err != nil {
 		return store.Info{}, err
 	}
-	kept := slices.DeleteFunc(t.Index().ByPosition(), func(i uint32) bool { return t.IsGarbage(int(i)) })
+	kept := slices.DeleteFunc(slices.Clone(t.Index().ByPosition()), func(i uint32) bool { return t.IsGarbage(int(i)) })
 	info, err := transfer.Tar[uint32]{Read: w.read, Describe: w.describe}.Write(ctx, st, name, kept)
 	if err != nil {
 		return store.Info{}, err

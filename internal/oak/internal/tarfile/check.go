@@ -101,6 +101,9 @@ func (t *Tar) doubtful(e Entry, header, data []byte, crc uint32, report func(Pro
 // a segment with such a name is accepted.
 func Compare(id ID, header, data []byte) (what string) {
 	crc, fit := checksum(data), 0
+	if isHeader(header, Entry{ID: id, Len: len(data)}, crc) {
+		return "" // as nearly always
+	}
 	for i, c := range fmt.Appendf(nil, "%08x", crc) {
 		if header[idText+1+i] == c {
 			fit++

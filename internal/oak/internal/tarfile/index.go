@@ -8,6 +8,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"sync"
 )
 
 const (
@@ -20,11 +21,15 @@ const (
 )
 
 // An Index records where the segments of a tar are. It keeps the bytes of the file, 33 for each
-// segment, or 28 in tars before Oak 1.8, or what a scan found. The zero value is empty.
+// segment, or 28 in tars before Oak 1.8, or what a scan found, and 4 for their order once that is
+// needed. The zero value is empty.
 type Index struct {
 	b     []byte
 	step  int     // 0 if it is of a scan
 	found []Entry // then, by id
+
+	sort  sync.Once
+	order []uint32 // by position
 }
 
 // NewIndex makes an index from what a scan found, and owns the slice. If an ID occurs twice, the
@@ -124,14 +129,17 @@ func (x *Index) All() iter.Seq2[int, Entry] {
 }
 
 // ByPosition returns the numbers of the entries in the order in which they are in
-// the file, which is the order in which they were written.
+// the file, which is the order in which they were written. It is not to be changed.
 func (x *Index) ByPosition() []uint32 {
-	order, at := make([]uint32, x.Len()), make([]int64, x.Len())
-	for i, e := range x.All() {
-		order[i], at[i] = uint32(i), e.Pos
-	}
-	slices.SortFunc(order, func(a, b uint32) int { return cmp.Or(cmp.Compare(at[a], at[b]), cmp.Compare(a, b)) })
-	return order
+	x.sort.Do(func() {
+		places := make([]int64, x.Len())
+		x.order = make([]uint32, x.Len())
+		for i, e := range x.All() {
+			places[i], x.order[i] = e.Pos, uint32(i)
+		}
+		slices.SortFunc(x.order, func(a, b uint32) int { return cmp.Or(cmp.Compare(places[a], places[b]), cmp.Compare(a, b)) })
+	})
+	return x.order
 }
 
 // Plain returns an entry as Oak writes it since 1.8: only data segments have a generation.

@@ -72,6 +72,9 @@ func ParseEntryName(name string) (EntryName, bool) {
 	return e, true
 }
 
+// NameIn is ParseEntryName for the name in a header, whatever else is in that.
+func NameIn(header []byte) (EntryName, bool) { return ParseEntryName(headerName(header)) }
+
 func entryName(id ID, crc uint32) string { return string(appendEntryName(nil, id, crc)) }
 
 func appendEntryName(b []byte, id ID, crc uint32) []byte {
