@@ -52,6 +52,11 @@ func rssUnder(most int64) goal {
 	return goal{"RSS < " + mib(most), func(_, ours *figures) (bool, bool) { return ours.rss < most, ours.rss > 0 }}
 }
 
+// memoryUnder is the goal that there is less memory than most at some time.
+func memoryUnder(when string, is, most int64) goal {
+	return goal{"RSS " + when + " < " + mib(most), func(_, _ *figures) (bool, bool) { return is < most, is > 0 }}
+}
+
 func ratio(peer, ours *figures) float64 { return ours.wall.Seconds() / peer.wall.Seconds() }
 
 // judge compares figures with goals.

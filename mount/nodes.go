@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unsafe"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format/kit/naming"
@@ -74,7 +75,7 @@ func folderOf(name string) string {
 	return name[:i]
 }
 
-// nodes are the nodes that the kernel knows. There may be millions of them, so they take about 40
+// nodes are the nodes that the kernel knows. There may be millions of them, so they take about 30
 // bytes each, without pointers. The most recently used ones also have their entries.
 type nodes struct {
 	mu     sync.Mutex
@@ -82,6 +83,7 @@ type nodes struct {
 	shards [1 << shardBits]shard
 	dirs   folders
 	links  map[uint64][]link // names other than the entry's own, for nodes that have any
+	told   map[uint64]uint64 // how often the kernel was told of a node, if that is often
 
 	recent map[uint64]*found
 	ring   []uint64 // the numbers in recent
@@ -95,7 +97,7 @@ const (
 )
 
 func newNodes(root *node) nodes {
-	return nodes{root: root, dirs: folders{ids: map[folder]uint32{}}, links: map[uint64][]link{}, recent: map[uint64]*found{}}
+	return nodes{root: root, dirs: folders{ids: map[folder]uint32{}}, links: map[uint64][]link{}, told: map[uint64]uint64{}, recent: map[uint64]*found{}}
 }
 
 func (ns *nodes) shard(ino uint64) *shard { return &ns.shards[ino>>(64-shardBits)] }
@@ -114,15 +116,31 @@ func (ns *nodes) know(t *tree, name string, by link) *node {
 		if dir != "." {
 			base = name[len(dir)+1:]
 		}
-		rec = ns.shard(ino).add(ino, ns.dirs.use(folder{t, dir}), base)
+		rec = ns.shard(ino).add(&ns.dirs, ino, ns.dirs.use(folder{t, dir}), base)
 	}
-	if n := rec.refs(); n < math.MaxUint32 { // at the maximum it is never forgotten
-		rec.setRefs(n + 1)
-	}
+	ns.setRefs(rec, ino, ns.refs(rec, ino)+1)
 	if by.name != "" && !slices.Contains(ns.links[ino], by) {
 		ns.links[ino] = append(ns.links[ino], by)
 	}
 	return &node{t, name, ino}
+}
+
+// refs returns how often the kernel was told of a node and did not forget it.
+func (ns *nodes) refs(rec record, ino uint64) uint64 {
+	if rec[0] == often {
+		return ns.told[ino]
+	}
+	return uint64(rec[0])
+}
+
+func (ns *nodes) setRefs(rec record, ino, n uint64) {
+	if rec[0] == often {
+		delete(ns.told, ino)
+	}
+	if n >= often {
+		ns.told[ino] = n
+	}
+	rec[0] = byte(min(n, often))
 }
 
 // numberOf returns the number of an entry, and its record. If two names have the same number, the
@@ -132,8 +150,11 @@ func (ns *nodes) numberOf(t *tree, name string) (uint64, record) {
 		if ino == rootIno {
 			return ino, nil
 		}
-		rec := ns.shard(ino).find(ino)
-		if rec == nil || ns.dirs.all[rec.dir()].is(t, rec.base(), name) {
+		rec := ns.shard(ino).find(&ns.dirs, ino)
+		if rec == nil {
+			return ino, nil
+		}
+		if dir, _, base, _ := rec.parts(); ns.dirs.all[dir].is(t, base, name) {
 			return ino, rec
 		}
 	}
@@ -145,28 +166,31 @@ func (ns *nodes) get(ino uint64) *node {
 	}
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
-	rec := ns.shard(ino).find(ino)
+	rec := ns.shard(ino).find(&ns.dirs, ino)
 	if rec == nil {
 		return nil
 	}
-	d := ns.dirs.all[rec.dir()]
-	return &node{d.tree, d.join(rec.base()), ino}
+	dir, _, base, _ := rec.parts()
+	d := &ns.dirs.all[dir]
+	return &node{d.tree, d.join(base), ino}
 }
 
 func (ns *nodes) forget(ino, times uint64) bool {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	s := ns.shard(ino)
-	rec := s.find(ino)
-	if rec == nil || rec.refs() == math.MaxUint32 {
+	rec := s.find(&ns.dirs, ino)
+	if rec == nil {
 		return false
 	}
-	left := rec.refs() - uint32(min(times, uint64(rec.refs())))
-	if rec.setRefs(left); left > 0 {
+	left := ns.refs(rec, ino)
+	left -= min(times, left)
+	if ns.setRefs(rec, ino, left); left > 0 {
 		return false
 	}
-	ns.dirs.done(rec.dir())
-	s.remove(ino)
+	dir, _, _, _ := rec.parts()
+	s.remove(&ns.dirs, ino)
+	ns.dirs.done(dir)
 	delete(ns.links, ino)
 	delete(ns.recent, ino)
 	return true
@@ -219,13 +243,15 @@ func (ns *nodes) all(t *tree) (inos []uint64, names []link) {
 	}
 	for i := range ns.shards {
 		for rec := range ns.shards[i].all() {
-			d := ns.dirs.all[rec.dir()]
+			dir, _, base, _ := rec.parts()
+			d := ns.dirs.all[dir]
 			if d.tree != t {
 				continue
 			}
-			inos = append(inos, rec.ino())
-			names = append(names, ns.links[rec.ino()]...)
-			if name := d.join(rec.base()); name != "." {
+			ino := ns.dirs.number(rec)
+			inos = append(inos, ino)
+			names = append(names, ns.links[ino]...)
+			if name := d.join(base); name != "." {
 				parent, _ := ns.numberOf(t, d.name)
 				names = append(names, link{parent, shown(d.name, name)})
 			}
@@ -249,18 +275,40 @@ type folder struct {
 type usedFolder struct {
 	folder
 	uses int
+	hash uint64 // of what names in it begin with
+}
+
+// number returns the number of a node.
+func (fs *folders) number(rec record) uint64 {
+	dir, own, base, _ := rec.parts()
+	if own != 0 {
+		return own
+	}
+	return fs.all[dir].number(unsafe.String(unsafe.SliceData(base), len(base)))
+}
+
+// number returns the number that an entry of the folder has, if no other entry has it.
+func (f *usedFolder) number(base string) uint64 {
+	if f.name == "." && base == "." {
+		return f.tree.root
+	}
+	return mix(hash(f.hash, base))
 }
 
 func (fs *folders) use(f folder) uint32 {
 	id, ok := fs.ids[f]
 	if !ok {
 		f.name = strings.Clone(f.name) // it may be a part of a much longer string
+		used := usedFolder{folder: f, hash: f.tree.salt}
+		if f.name != "." {
+			used.hash = hash(hash(used.hash, f.name), "/")
+		}
 		if n := len(fs.free); n > 0 {
 			id, fs.free = fs.free[n-1], fs.free[:n-1]
-			fs.all[id] = usedFolder{folder: f}
+			fs.all[id] = used
 		} else {
 			id = uint32(len(fs.all))
-			fs.all = append(fs.all, usedFolder{folder: f})
+			fs.all = append(fs.all, used)
 		}
 		fs.ids[f] = id
 	}
@@ -299,53 +347,63 @@ func (f *folder) is(t *tree, base []byte, name string) bool {
 	return string(base) == name
 }
 
-// shard has the records of some nodes in one run of bytes, and a table of their offsets.
+// shard has the records of some nodes in one run of bytes, and a table of their offsets. Most slots
+// that are not the right one are told by their tag, which is a part of the node's number.
 type shard struct {
 	recs  []byte
-	slots []uint32 // by number; the offset of a record plus 1
+	slots []uint32 // by number; the offset of a record
+	tags  []byte   // of the slots
 	used  int      // used slots, including those of removed records
 	dead  int      // bytes of removed records
 	live  int      // number of records
 }
 
-// record is the number of a node, how often the kernel was told of it, its folder, the length of
-// its name there, and that name.
+// record is how often the kernel was told of a node, its folder, the length of its name there, and
+// that name. The number of the node follows from these. Only if another node had that number, it is
+// stored, too.
 type record []byte
 
 const (
-	recordRefs  = 8
-	recordDir   = 12
-	recordName  = 16
-	removedSlot = math.MaxUint32
+	often = math.MaxUint8 // nodes.told says how often
+
+	noTag      = 0
+	removedTag = 1
+	tags       = 2 // the first of others
 )
 
-func (r record) ino() uint64      { return binary.LittleEndian.Uint64(r) }
-func (r record) refs() uint32     { return binary.LittleEndian.Uint32(r[recordRefs:]) }
-func (r record) setRefs(n uint32) { binary.LittleEndian.PutUint32(r[recordRefs:], n) }
-func (r record) dir() uint32      { return binary.LittleEndian.Uint32(r[recordDir:]) }
+func tagOf(ino uint64) byte { return tags + byte(ino>>40%(math.MaxUint8-tags)) }
 
-// bounds returns where the name begins, and where the name and the record end.
-func (r record) bounds() (from, to int) {
-	n, k := binary.Uvarint(r[recordName:])
-	return recordName + k, recordName + k + int(n)
-}
-
-func (r record) base() []byte {
-	from, to := r.bounds()
-	return r[from:to]
+// parts returns the number of the folder, that of the node if it does not follow from its name, the
+// name, and how long the record is.
+func (r record) parts() (dir uint32, own uint64, base []byte, size int) {
+	d, at := binary.Uvarint(r[1:])
+	at++
+	if d&1 == 1 {
+		own = binary.LittleEndian.Uint64(r[at:])
+		at += 8
+	}
+	n, k := binary.Uvarint(r[at:])
+	at += k
+	size = at + int(n)
+	return uint32(d >> 1), own, r[at:size], size
 }
 
 // slot returns the slot of a node in the table, or the slot where it would be.
-func (s *shard) slot(ino uint64) (at int, found bool) {
-	mask := len(s.slots) - 1
-	free := -1
-	for at = int(ino) & mask; s.slots[at] != 0; at = (at + 1) & mask {
-		if s.slots[at] == removedSlot {
+func (s *shard) slot(fs *folders, ino uint64) (at int, found bool) {
+	free, tag := -1, tagOf(ino)
+	for at = int(uint64(uint32(ino)) * uint64(len(s.slots)) >> 32); s.tags[at] != noTag; {
+		switch s.tags[at] {
+		case removedTag:
 			if free < 0 {
 				free = at
 			}
-		} else if record(s.recs[s.slots[at]-1:]).ino() == ino {
-			return at, true
+		case tag:
+			if fs.number(s.recs[s.slots[at]:]) == ino {
+				return at, true
+			}
+		}
+		if at++; at == len(s.slots) {
+			at = 0
 		}
 	}
 	if free >= 0 {
@@ -355,72 +413,77 @@ func (s *shard) slot(ino uint64) (at int, found bool) {
 }
 
 // find returns the record of a node, or nil. It is valid until records are added or removed.
-func (s *shard) find(ino uint64) record {
+func (s *shard) find(fs *folders, ino uint64) record {
 	if s.live == 0 {
 		return nil
 	}
-	at, ok := s.slot(ino)
+	at, ok := s.slot(fs, ino)
 	if !ok {
 		return nil
 	}
-	return s.recs[s.slots[at]-1:]
+	return s.recs[s.slots[at]:]
 }
 
 // add adds a node that does not exist yet.
-func (s *shard) add(ino uint64, dir uint32, base string) record {
-	if (s.used+1)*4 > len(s.slots)*3 {
-		s.arrange(max(16, 2*s.live))
+func (s *shard) add(fs *folders, ino uint64, dir uint32, base string) record {
+	if (s.used+1)*5 > len(s.slots)*4 {
+		s.arrange(fs, s.live+s.live/2)
 	}
 	from := len(s.recs)
-	s.put(ino, from)
-	s.recs = binary.LittleEndian.AppendUint64(s.recs, ino)
-	s.recs = binary.LittleEndian.AppendUint32(s.recs, 0)
-	s.recs = binary.LittleEndian.AppendUint32(s.recs, dir)
+	if most := len(base) + 24; cap(s.recs)-from < most {
+		s.recs = append(make([]byte, 0, from+max(most, from/8)), s.recs...)
+	}
+	if s.recs = append(s.recs, 0); fs.all[dir].number(base) == ino {
+		s.recs = binary.AppendUvarint(s.recs, uint64(dir)<<1)
+	} else {
+		s.recs = binary.AppendUvarint(s.recs, uint64(dir)<<1|1)
+		s.recs = binary.LittleEndian.AppendUint64(s.recs, ino)
+	}
 	s.recs = binary.AppendUvarint(s.recs, uint64(len(base)))
 	s.recs = append(s.recs, base...)
+	s.put(fs, ino, from)
 	return s.recs[from:]
 }
 
-func (s *shard) put(ino uint64, from int) {
-	at, _ := s.slot(ino)
-	if s.slots[at] == 0 {
+func (s *shard) put(fs *folders, ino uint64, from int) {
+	at, _ := s.slot(fs, ino)
+	if s.tags[at] == noTag {
 		s.used++
 	}
-	s.slots[at] = uint32(from + 1)
+	s.slots[at], s.tags[at] = uint32(from), tagOf(ino)
 	s.live++
 }
 
-func (s *shard) remove(ino uint64) {
-	at, ok := s.slot(ino)
+func (s *shard) remove(fs *folders, ino uint64) {
+	at, ok := s.slot(fs, ino)
 	if !ok {
 		return
 	}
-	_, size := record(s.recs[s.slots[at]-1:]).bounds()
-	s.slots[at] = removedSlot
+	s.tags[at] = removedTag
+	_, _, _, size := record(s.recs[s.slots[at]:]).parts()
 	s.live, s.dead = s.live-1, s.dead+size
 	if s.dead > len(s.recs)/2 {
-		s.arrange(2 * s.live)
+		s.arrange(fs, s.live+s.live/2)
 	}
 }
 
 // arrange drops removed records, and makes room for the given number of records.
-func (s *shard) arrange(room int) {
+func (s *shard) arrange(fs *folders, room int) {
 	old := *s
-	n := 0
-	for n = 16; n*3 < room*4; n *= 2 {
-	}
-	*s = shard{recs: make([]byte, 0, len(old.recs)-old.dead+len(old.recs)/8), slots: make([]uint32, n)}
+	n := max(16, room*5/4+1)
+	*s = shard{recs: make([]byte, 0, len(old.recs)-old.dead+len(old.recs)/8), slots: make([]uint32, n), tags: make([]byte, n)}
 	for rec := range old.all() {
-		_, size := rec.bounds()
-		s.put(rec.ino(), len(s.recs))
+		from := len(s.recs)
+		_, _, _, size := rec.parts()
 		s.recs = append(s.recs, rec[:size]...)
+		s.put(fs, fs.number(rec), from)
 	}
 }
 
 func (s *shard) all() func(func(record) bool) {
 	return func(yield func(record) bool) {
-		for _, from := range s.slots {
-			if from != 0 && from != removedSlot && !yield(s.recs[from-1:]) {
+		for at, tag := range s.tags {
+			if tag >= tags && !yield(s.recs[s.slots[at]:]) {
 				return
 			}
 		}

@@ -95,7 +95,7 @@ func TestNumbersThatAreTakenAreNotGivenTwice(t *testing.T) {
 	tr := &tree{salt: 1, root: rootIno}
 	ns := newNodes(&node{ino: rootIno, tree: tr, name: "."})
 	ino := tr.number("one")
-	ns.shard(ino).add(ino, ns.dirs.use(folder{tr, "."}), "another").setRefs(1)
+	ns.setRefs(ns.shard(ino).add(&ns.dirs, ino, ns.dirs.use(folder{tr, "."}), "another"), ino, 1)
 	if n := ns.know(tr, "one", link{}); n.ino == ino || ns.get(n.ino).name != "one" || ns.get(ino).name != "another" {
 		t.Errorf("the later one has the number %d, of %q", n.ino, ns.get(ino).name)
 	}

@@ -56,7 +56,7 @@ func leanGC(garbage uint64) {
 		}
 		afterGC(adapt)
 	}
-	afterGC(adapt)
+	adapt()
 	go func() {
 		s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/unused:bytes"}}
 		was := uint64(0)

@@ -10,6 +10,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/holdall/holdall/format"
@@ -44,7 +45,8 @@ func (t Entries) Entry(i int) format.Entry { return t[i] }
 type Index struct {
 	t      Table
 	sort   func()
-	byName []uint32 // sorted by name, so that everything below a directory is one run; set by sort
+	byName []uint32    // sorted by name, so that everything below a directory is one run; set by sort
+	ready  atomic.Bool // byName is set
 	stale  func() map[uint32]bool
 	nested func() bool // whether a name is below one that is not a directory
 }
@@ -53,8 +55,16 @@ type Index struct {
 // same name, the last one counts.
 func NewIndex(t Table) *Index {
 	x := &Index{t: t}
-	x.sort = sync.OnceFunc(func() { x.byName = sorted(t) })
-	x.stale = sync.OnceValue(func() map[uint32]bool { return repeated(t) })
+	x.sort = sync.OnceFunc(func() {
+		x.byName = sorted(t)
+		x.ready.Store(true)
+	})
+	x.stale = sync.OnceValue(func() map[uint32]bool {
+		if x.ready.Load() && len(x.byName) == t.Len() {
+			return nil // each name has one row
+		}
+		return repeated(t)
+	})
 	x.nested = sync.OnceValue(x.anyBelowFile)
 	return x
 }

@@ -13,28 +13,70 @@ import (
 // allocations.
 type table struct {
 	volume string
-	rows   columns.Rows[uint64] // where each member is in packed
+	rows   columns.Places // where each member is in packed
 	packed columns.Strings
 	people columns.Words // owners and groups
+	shapes []shape
+	ids    map[shape]int
+	last   int   // the shape of the last member
+	sec    int64 // of the first member, since most are not much older or newer
 	faults map[int]*format.Problem
 	sparse map[int]*sparse
 	row    []byte
 }
 
-// add adds a member, and returns the memory that it takes, with its share of the order of names.
-// It is packed: its name, its link and its numbers.
-func (t *table) add(m *member) (n int64) {
-	const place, index, fault, spans, span = 8, 4, 300, 100, 16
-	b := append(binary.AppendUvarint(t.row[:0], uint64(len(m.name))), m.name...)
-	b = append(binary.AppendUvarint(b, uint64(len(m.link))), m.link...)
-	for _, v := range [...]uint64{uint64(m.kind), uint64(m.mode), uint64(t.people.ID(m.owner)), uint64(t.people.ID(m.group)),
-		uint64(m.at), uint64(m.size), uint64(m.sec), uint64(m.nsec)} {
-		b = binary.AppendUvarint(b, v)
+// A shape is what many members have in common.
+type shape struct {
+	kind         format.Kind
+	mode         uint16
+	owner, group uint32
+	// These are true for few members.
+	link, nsec bool // it has one
+	odd        bool // its content does not begin with a block
+}
+
+// shapeOf returns the number of a shape, and the memory that it takes if it is new.
+func (t *table) shapeOf(s shape) (id int, n int64) {
+	const room = 100
+	if t.last < len(t.shapes) && t.shapes[t.last] == s {
+		return t.last, 0
 	}
-	t.row = b
+	id, ok := t.ids[s]
+	if !ok {
+		id, n = len(t.shapes), room
+		t.shapes = append(t.shapes, s)
+		columns.Rare(&t.ids, s, id)
+	}
+	t.last = id
+	return id, n
+}
+
+// add adds a member, and returns the memory that it takes, with its share of the order of names.
+// It is packed: its name, its shape and the rest.
+func (t *table) add(m *member) (n int64) {
+	const place, index, fault, spans, span = 3, 4, 300, 100, 16
 	i := t.rows.Len()
-	t.rows.Add(t.packed.Add(t.row))
-	n = place + index + int64(len(t.row))
+	if i == 0 {
+		t.sec = m.sec
+	}
+	odd := m.at%blockSize != 0
+	id, more := t.shapeOf(shape{m.kind, m.mode, t.people.ID(m.owner), t.people.ID(m.group), len(m.link) > 0, m.nsec != 0, odd})
+	b := append(binary.AppendUvarint(t.row[:0], uint64(len(m.name))), m.name...)
+	b = binary.AppendUvarint(b, uint64(id))
+	if len(m.link) > 0 {
+		b = append(binary.AppendUvarint(b, uint64(len(m.link))), m.link...)
+	}
+	if m.nsec != 0 {
+		b = binary.AppendUvarint(b, uint64(m.nsec))
+	}
+	at := uint64(m.at)
+	if !odd {
+		at /= blockSize
+	}
+	b = binary.AppendUvarint(binary.AppendUvarint(b, at), uint64(m.size))
+	t.row = binary.AppendVarint(b, m.sec-t.sec)
+	more += t.rows.Add(t.packed.Add(t.row))
+	n = place + index + int64(len(t.row)) + more
 	if m.fault != nil {
 		columns.Rare(&t.faults, i, m.fault)
 		n += fault
@@ -49,16 +91,29 @@ func (t *table) add(m *member) (n int64) {
 func (t *table) Len() int { return t.rows.Len() }
 
 func (t *table) Name(i int) string {
-	d := t.packed.Decoder(*t.rows.At(i))
+	d := t.packed.Decoder(t.rows.At(i))
 	return d.Text()
 }
 
 func (t *table) Entry(i int) format.Entry {
-	d := t.packed.Decoder(*t.rows.At(i))
-	e := format.Entry{Name: d.Text(), Link: d.Text(), Kind: format.Kind(d.Number()), HasMode: true, Mode: kit.ModeOfUnix(uint32(d.Number()))}
-	e.Owner, e.Group = t.people.At(uint32(d.Number())), t.people.At(uint32(d.Number()))
-	e.Ref, e.Size = int64(d.Number()), int64(d.Number())
-	e.ModTime = time.Unix(int64(d.Number()), int64(d.Number())).UTC()
+	d := t.packed.Decoder(t.rows.At(i))
+	e := format.Entry{Name: d.Text(), HasMode: true}
+	s := &t.shapes[d.Number()]
+	e.Kind, e.Mode = s.kind, kit.ModeOfUnix(uint32(s.mode))
+	e.Owner, e.Group = t.people.At(s.owner), t.people.At(s.group)
+	if s.link {
+		e.Link = d.Text()
+	}
+	var nsec uint64
+	if s.nsec {
+		nsec = d.Number()
+	}
+	at := int64(d.Number())
+	if !s.odd {
+		at *= blockSize
+	}
+	e.Ref, e.Size = at, int64(d.Number())
+	e.ModTime = time.Unix(t.sec+d.Signed(), int64(nsec)).UTC()
 	if len(t.faults)+len(t.sparse) > 0 {
 		finish(&e, t.volume, t.faults[i], t.sparse[i])
 	}

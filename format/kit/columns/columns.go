@@ -5,6 +5,7 @@ package columns
 
 import (
 	"encoding/binary"
+	"math"
 	"unsafe"
 )
 
@@ -63,6 +64,12 @@ func (d *Decoder) Number() uint64 {
 	return d.long()
 }
 
+// Signed decodes a number that was packed by binary.AppendVarint.
+func (d *Decoder) Signed() int64 {
+	v := d.Number()
+	return int64(v>>1) ^ -int64(v&1)
+}
+
 func (d *Decoder) long() uint64 {
 	v, n := binary.Uvarint(d.b[d.at:])
 	d.at += n
@@ -106,6 +113,46 @@ func (r *Rows[T]) Len() int { return r.n }
 
 // At returns a row.
 func (r *Rows[T]) At(i int) *T { return &r.pages[i/pageRows][i%pageRows] }
+
+// Places are where rows are in a Strings, in the order in which they were added. Most take two bytes.
+type Places struct {
+	near   Rows[uint16] // after the first of the block, or elsewhere
+	blocks Rows[uint64] // where the first of each block is
+	far    map[int]uint64
+}
+
+const (
+	blockRows = 64
+	elsewhere = math.MaxUint16
+)
+
+// Add appends a place. It returns the memory that it takes beyond two bytes, if it is unusual.
+func (p *Places) Add(at uint64) (more int64) {
+	const far = 40
+	i := p.near.Len()
+	if i%blockRows == 0 {
+		p.blocks.Add(at)
+	}
+	after := at - *p.blocks.At(i / blockRows)
+	if after >= elsewhere {
+		Rare(&p.far, i, at)
+		after, more = elsewhere, far
+	}
+	p.near.Add(uint16(after))
+	return more
+}
+
+// Len returns how many places there are.
+func (p *Places) Len() int { return p.near.Len() }
+
+// At returns a place.
+func (p *Places) At(i int) uint64 {
+	after := *p.near.At(i)
+	if after == elsewhere {
+		return p.far[i]
+	}
+	return *p.blocks.At(i / blockRows) + uint64(after)
+}
 
 // Words are strings with few distinct values, such as owners and groups. Each value is kept once.
 type Words struct {

@@ -28,9 +28,12 @@ func TestOrder(t *testing.T) {
 		}
 		want := slices.Clone(rows)
 		slices.SortStableFunc(want, func(a, b uint32) int { return strings.Compare(table[a], table[b]) })
-		Order(rows, func(row uint32) string { return table[row] })
-		if !slices.Equal(rows, want) {
-			t.Fatalf("%q: %v, expected %v", table, rows, want)
+		for _, room := range []int{len(rows), 20, 1} {
+			got := slices.Clone(rows)
+			divide(got, func(row uint32) string { return table[row] }, 0, make([]uint64, room))
+			if !slices.Equal(got, want) {
+				t.Fatalf("%q: %v, expected %v; room for %d", table, got, want, room)
+			}
 		}
 	}
 }

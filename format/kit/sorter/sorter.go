@@ -80,8 +80,9 @@ const (
 	sortRowLen = 16
 	orderLen   = 8
 	sortChunk  = 1 << 20
-	// leastBuffer is the minimum buffer for reading a run.
+	// Buffers for reading runs are as large as there is memory for, within these bounds.
 	leastBuffer = 16 << 10
+	mostBuffer  = 1 << 20
 	// maxRow is the maximum length of a row. One row of each run has to be in memory.
 	maxRow = 8<<20 - 64<<10
 )
@@ -223,7 +224,7 @@ func (s *Sorter) Sorted() iter.Seq2[Row, error] {
 				}
 			}
 			s.chunks, s.rows, s.order = nil, nil, nil
-			size := max(leastBuffer, int(s.o.Memory)/len(s.runs))
+			size := min(max(leastBuffer, int(s.o.Memory)/len(s.runs)), mostBuffer)
 			for i, r := range s.runs {
 				m = append(m, &runReader{scratch: s.scratch, run: r, order: i, buf: make([]byte, 0, min(size, int(r.end-r.off)))})
 			}

@@ -122,7 +122,7 @@ func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head 
 		return head, err
 	}
 	defer z.Close()
-	memory := cmp.Or(o.Memory, 24<<20)
+	memory := cmp.Or(o.Memory, 12<<20)
 	again := func([]byte) error { return nil } // the last one counts
 	b := &builder{ctx: ctx, r: r, name: name, head: head, w: &binder{w: w, z: z, sealed: head.Chunk > 0}, numbers: map[Volume]int{}, stored: o.Stored, units: map[unit]struct{}{}, algos: map[string]struct{}{},
 		sort:    sorter.New(sorter.Options{Memory: memory, Scratch: o.Scratch, Duplicate: again}),
