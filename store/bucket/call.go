@@ -108,9 +108,11 @@ func (st *Store) once(r *http.Request, c call) (*http.Response, error) {
 	}
 	// A server that has promised success while it still worked can only say in the document that
 	// it failed.
-	if said := parseRefusal(doc); r.Method != http.MethodGet && said.code != "" {
-		said.status = resp.StatusCode
-		return nil, st.signed.refused(said, resp.Header)
+	if r.Method != http.MethodGet && len(doc) > 0 {
+		if said := parseRefusal(doc); said.code != "" {
+			said.status = resp.StatusCode
+			return nil, st.signed.refused(said, resp.Header)
+		}
 	}
 	if c.into != nil {
 		err := decode(doc, c.into)
@@ -126,6 +128,12 @@ func (st *Store) once(r *http.Request, c call) (*http.Response, error) {
 
 // decode parses a document.
 func decode(doc []byte, into any) error {
+	if to, is := into.(*page); is {
+		if p, usual := scanPage(doc); usual {
+			*to = p
+			return nil
+		}
+	}
 	return xml.NewTokenDecoder(&counted{d: xml.NewDecoder(bytes.NewReader(doc))}).Decode(into)
 }
 

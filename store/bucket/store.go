@@ -10,7 +10,6 @@ package bucket
 import (
 	"cmp"
 	"context"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -83,6 +82,7 @@ type Store struct {
 	part  int // size of the first parts
 	tries int // of a request
 
+	can      store.Abilities
 	noCopies atomic.Bool // the server has shown that it does not copy parts
 	lists    lists
 }
@@ -154,6 +154,7 @@ func New(bucket, prefix string, o Options) (*Store, error) {
 		}
 		return nil
 	}}
+	st.can = st.abilities()
 	return st, nil
 }
 
@@ -229,7 +230,9 @@ func (st *Store) identity(name string) string {
 }
 
 // Can returns the abilities of buckets.
-func (st *Store) Can() store.Abilities {
+func (st *Store) Can() store.Abilities { return st.can }
+
+func (st *Store) abilities() store.Abilities {
 	can := store.Abilities{Address: st.Address, Identity: st.identity, List: st.List, ListFrom: st.ListFrom, Level: st.Level, OpenAs: st.OpenAs, OpenGrowing: st.OpenGrowing, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs, RemoveIf: st.RemoveIf,
 		Unfinished: st.Unfinished, CopiesFrom: st.CopiesFrom}
 	if st.where.google == nil {
@@ -340,37 +343,6 @@ func (st *Store) listed(ctx context.Context, prefix, delimiter, after string) it
 			q.Set("continuation-token", p.NextContinuationToken)
 		}
 	}
-}
-
-// page is a page of a listing.
-type page struct {
-	XMLName               xml.Name `xml:"ListBucketResult"`
-	EncodingType          string
-	IsTruncated           bool
-	NextContinuationToken string
-	Contents              []struct {
-		Key, ETag    string
-		Size         int64
-		LastModified time.Time
-	}
-	CommonPrefixes []struct{ Prefix string }
-}
-
-// infos returns the objects of a page, and then the prefixes.
-func (p *page) infos() ([]store.Info, error) {
-	all := make([]store.Info, 0, len(p.Contents)+len(p.CommonPrefixes))
-	for _, x := range p.Contents {
-		all = append(all, store.Info{Name: x.Key, Size: x.Size, ModTime: x.LastModified.Truncate(time.Millisecond), Version: far.Quoted(strings.Trim(x.ETag, `"`))})
-	}
-	for _, x := range p.CommonPrefixes {
-		all = append(all, store.Info{Name: x.Prefix})
-	}
-	for i := range all {
-		if err := unescape(p.EncodingType, &all[i].Name); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
 }
 
 // unescape replaces names in a document by what they stand for.

@@ -171,7 +171,7 @@ func errDots(key string) error {
 // refused reports whether an object cannot be requested. It sets err to errors
 // that are not about the key.
 func (d *dotted) refused(ctx context.Context, info store.Info, err *error) bool {
-	if d.from.st.Can().Near || errDots(info.Name) == nil {
+	if errDots(info.Name) == nil || d.from.st.Can().Near {
 		return false
 	}
 	if info.Size == 0 || info.Version == "" {

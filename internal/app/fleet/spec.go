@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
@@ -133,6 +134,7 @@ type job struct {
 	origins []origin
 	target  store.Store
 	name    string                       // of the target
+	around  func() (head, tail string)   // is what edges returns
 	names   *glob.Filter                 // of what is packed
 	tell    func(path string, err error) // Spec.Tell
 }
@@ -238,6 +240,7 @@ func differs(is, wish Plan) string {
 // open opens the stores of a plan.
 func open(ctx context.Context, p Plan) (*job, error) {
 	j := &job{plan: p, id: idOf(p.Name)}
+	j.around = sync.OnceValues(j.edges)
 	err := json.Unmarshal(p.Settings, &j.set)
 	if err == nil && (len(j.set.Sources) == 0 || j.set.ChunkSize <= 0 || j.set.ChunkObjects <= 0) {
 		err = errors.New("no sources, or no sizes")
@@ -294,8 +297,8 @@ func (j *job) chunk(listing int64, number int) string {
 	return pack.ChunkName(pack.ChunkName(j.name, int(listing), ext), number+1, ext)
 }
 
-// around returns the parts of a chunk's name before and after its numbers.
-func (j *job) around() (head, tail string) {
+// edges returns the parts of a chunk's name before and after its numbers.
+func (j *job) edges() (head, tail string) {
 	name := j.chunk(0, -1)
 	i := strings.LastIndex(name, "00000-00000")
 	return name[:i], name[i+len("00000-00000"):]
@@ -308,10 +311,13 @@ func (j *job) owns(name string) bool {
 	if ok {
 		digits, ok = strings.CutSuffix(digits, tail)
 	}
+	if !ok {
+		return false
+	}
 	listing, number, _ := strings.Cut(digits, "-")
 	l, lerr := strconv.ParseInt(listing, 10, 64)
 	n, err := strconv.Atoi(number)
-	return ok && lerr == nil && err == nil && n > 0 && j.chunk(l, n-1) == name
+	return lerr == nil && err == nil && n > 0 && j.chunk(l, n-1) == name
 }
 
 // roots returns the places that the plan's archives are packed from. A source

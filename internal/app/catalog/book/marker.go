@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -46,7 +47,9 @@ func ParseMarker(name string) (m Marker, ok bool) {
 }
 
 // IsMarker reports whether a name is that of a marker.
-func IsMarker(name string) bool { return markerName().MatchString(name) }
+func IsMarker(name string) bool {
+	return strings.Contains(name, markerPrefix) && markerName().MatchString(name)
+}
 
 // Marker returns the marker of the newest commit.
 func (b *Book) Marker() Marker {
