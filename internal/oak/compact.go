@@ -122,10 +122,7 @@ func (j *compaction) run(ctx context.Context, to store.Store, name string, fill 
 		return err
 	})
 	err = pipe.Ordered(ctx, segments, 1, func(context.Context, segment.Finished) {},
-		func(f segment.Finished) error {
-			defer f.Release()
-			return w.Write(ctx, f)
-		}, func(segment.Finished) {})
+		func(f segment.Finished) error { return w.Write(ctx, f) }, func(segment.Finished) {})
 	if err == nil {
 		sum, err = w.Commit(ctx, journal...)
 	}

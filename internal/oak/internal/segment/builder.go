@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"sync"
 )
 
 // A Finished is a segment to be stored. The receiver owns Data and the slices.
@@ -18,24 +17,6 @@ type Finished struct {
 	Refs       []ID     // segments to which it refers, in the order of its table
 	BlobIDs    []string // of external values, in the order of writing
 	Header     []byte   // with which it was read from a tar, or nil
-}
-
-// spare has *[MaxSize]byte for the data of segments.
-var spare = sync.Pool{New: func() any { return new([MaxSize]byte) }}
-
-// newData returns n bytes that the caller sets. [Finished.Release] may give them back.
-func newData(n int) []byte {
-	if n < MaxSize/2 {
-		return make([]byte, n)
-	}
-	return spare.Get().(*[MaxSize]byte)[:n]
-}
-
-// Release gives back the memory of Data, which nothing may use after that.
-func (f Finished) Release() {
-	if cap(f.Data) == MaxSize {
-		spare.Put((*[MaxSize]byte)(f.Data[:MaxSize]))
-	}
 }
 
 // BuilderOptions are the common properties of all segments of a Builder.
@@ -242,8 +223,7 @@ func (b *Builder) Flush(ctx context.Context) error {
 		return b.err
 	}
 	total := b.size(0, 0, 0)
-	data := newData(total)
-	clear(data[:headerLen])
+	data := make([]byte, total)
 	copy(data, magic)
 	g := b.o.Generation
 	data[versionOff] = 13
@@ -259,8 +239,7 @@ func (b *Builder) Flush(ctx context.Context) error {
 	for _, id := range b.refs {
 		at += copy(data[at:], id[:])
 	}
-	at += copy(data[at:], b.rows)
-	clear(data[at : total-b.used])
+	copy(data[at:], b.rows)
 	copy(data[total-b.used:], b.buf[MaxSize-b.used:])
 	f := Finished{ID: b.id, Data: data, Generation: g, Refs: b.refs, BlobIDs: b.blobIDs}
 	b.open, b.used, b.rows, b.refs, b.blobIDs = false, 0, b.rows[:0], nil, nil
