@@ -347,8 +347,8 @@ func (f *folder) is(t *tree, base []byte, name string) bool {
 	return string(base) == name
 }
 
-// shard has the records of some nodes in one run of bytes, and a table of their offsets. Most slots
-// that are not the right one are told by their tag, which is a part of the node's number.
+// shard has the records of some nodes in one run of bytes, and a table of their offsets. Each slot has
+// a tag, a part of the node's number, so that a search passes over most other nodes without reading them.
 type shard struct {
 	recs  []byte
 	slots []uint32 // by number; the offset of a record
