@@ -389,7 +389,7 @@ func (t *tarMedium) commit(ctx context.Context) (int64, []string, error) {
 			rfsText = rfsText[:min(oldRFS.used, int64(len(rfsText)))]
 		}
 	}
-	block := appendEntry(make([]byte, 0, commitLen), t.entry(indexText, rfsText))
+	block := appendEntry(make([]byte, 0, commitLen), t.entry(textProof{n: int64(len(indexText)), sum: sumOf(indexText, ourIndex)}, rfsText))
 	if err := t.f.WriteAt(ctx, pad(block, commitLen), entryData); err != nil {
 		return 0, nil, err
 	}

@@ -374,21 +374,21 @@ func (r *rebuild) unlisted(ctx context.Context, rows []row) (list []found, err e
 func (r *rebuild) plan() format.Plan {
 	a := r.a
 	lost := a.rfsWrong || a.table.lost && !a.rfsSummed || a.table.lost && slices.ContainsFunc(r.members, func(m row) bool { return m.sum == "" && m.s > 0 })
-	index := func(f front, first int64) []byte {
+	index := func(f front, first int64) ([]byte, textProof) {
 		t := tarSink{lost: lost}
 		at := first
 		for _, m := range r.members {
 			m.o, m.d = at, at+blockLen
-			t.rows = append(t.rows, m)
+			t.members.add(m)
 			at = m.end()
 		}
-		return t.indexText(f, 0)
+		return t.wholeIndex(f, 0)
 	}
 	// Places have at most this many digits, so the text does not grow.
-	room := padded(int64(len(index(frontAt(1<<50, 1<<50, 1<<50), 1<<50))))
-	f := frontAt(frontLen, room, padded(int64(len(r.rfs))+1))
-	text := index(f, f.rfs.end())
-	e := f.entry(text, r.rfs)
+	_, is := index(frontAt(1<<50, 1<<50, 1<<50), 1<<50)
+	f := frontAt(frontLen, padded(is.n), padded(int64(len(r.rfs))+1))
+	text, is := index(f, f.rfs.end())
+	e := f.entry(is, r.rfs)
 	if lost && !a.rfsSummed {
 		e.rfsSum = ""
 	}

@@ -2,6 +2,7 @@ package lindi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -34,9 +35,9 @@ type tarSink struct {
 
 	indexRoom, rfsRoom int64 // space at the front
 
-	rows []row
-	head []byte
-	lost bool // members without a digest have lost it
+	members memberTable
+	head    []byte
+	lost    bool // members without a digest have lost it
 
 	kit.Appender // writes to out, or to wait
 }
@@ -179,7 +180,7 @@ func (t *tarSink) put(ctx context.Context, name string, e format.Entry, r io.Rea
 		}
 		return err
 	}
-	t.rows = append(t.rows, row{name: name, o: start, d: start + blockLen, s: e.Size, sum: sum})
+	t.members.add(row{name: name, o: start, d: start + blockLen, s: e.Size, sum: sum})
 	return nil
 }
 
@@ -227,10 +228,10 @@ func frontAt(at, indexRoom, rfsRoom int64) front {
 }
 
 // entry returns the entry for these texts.
-func (f front) entry(index, rfs []byte) entry {
+func (f front) entry(index textProof, rfs []byte) entry {
 	return entry{o: f.index.o, d: f.index.o + blockLen, s: f.index.room,
-		indexText: int64(len(index)), rfsAt: f.rfs.o + blockLen, rfsText: int64(len(rfs)),
-		indexSum: sumOf(index, ourIndex), rfsSum: sumOf(rfs, ourRFS)}
+		indexText: index.n, rfsAt: f.rfs.o + blockLen, rfsText: int64(len(rfs)),
+		indexSum: index.sum, rfsSum: sumOf(rfs, ourRFS)}
 }
 
 // entryBlocks returns the header and content of an entry.
@@ -254,18 +255,45 @@ func (f front) appendRows(p []byte) []byte {
 	return appendRow(p, row{name: rfsName, o: f.rfs.o, d: f.rfs.o + blockLen, s: f.rfs.room})
 }
 
-// indexText returns the index of all members, with their offsets shifted.
-func (t *tarSink) indexText(f front, shift int64) []byte {
-	p := append(make([]byte, 0, (len(t.rows)+3)*120), '{')
+// indexPiece is how much of an index is written at once.
+const indexPiece = 64 << 10
+
+// indexText writes the index of all members in pieces, with their offsets shifted. It returns its
+// length and digest.
+func (t *tarSink) indexText(f front, shift int64, put func(p []byte) error) (is textProof, err error) {
+	p, sum := append(make([]byte, 0, 2*indexPiece), '{'), blake3.New()
+	piece := func() {
+		sum.Write(p)
+		is.n += int64(len(p))
+		err = put(p)
+		p = p[:0]
+	}
 	if t.lost {
 		p = append(p, `"`+lostKey+`": true, `...)
 	}
 	p = f.appendRows(append(p, indexHead[1:]...))
-	for _, m := range t.rows {
+	for m := range t.members.all {
 		m.o, m.d = m.o+shift, m.d+shift
-		p = appendRow(append(p, ','), m)
+		if p = appendRow(append(p, ','), m); len(p) < indexPiece {
+			continue
+		}
+		if piece(); err != nil {
+			return is, err
+		}
 	}
-	return append(p, indexTail...)
+	p = append(p, indexTail...)
+	piece()
+	is.sum = string(sum.Sum(nil))
+	return is, err
+}
+
+// wholeIndex returns the text of the index in memory, and its length and digest.
+func (t *tarSink) wholeIndex(f front, shift int64) (text []byte, is textProof) {
+	is, _ = t.indexText(f, shift, func(p []byte) error {
+		text = append(text, p...)
+		return nil
+	})
+	return text, is
 }
 
 // pad pads p with blanks to n bytes.
@@ -278,13 +306,11 @@ func pad(p []byte, n int64) []byte {
 
 // finishPatched fills in the front.
 func (t *tarSink) finishPatched(ctx context.Context, rfs []byte) error {
-	f := frontAt(frontLen, t.indexRoom, t.rfsRoom)
-	index := t.indexText(f, 0)
-	if t.indexRoom > 0 && int64(len(index)) <= t.indexRoom && int64(len(rfs)) <= t.rfsRoom {
-		if err := t.Flush(); err != nil {
-			return err
-		}
-		return t.patch(ctx, append(entryBlocks(f.entry(index, rfs)), f.members(index, rfs)...), 0)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if fit, err := t.fillFront(ctx, rfs); fit || err != nil {
+		return err
 	}
 	// The front is too small, so they are written after the members, and the space at the front
 	// is abandoned.
@@ -293,10 +319,12 @@ func (t *tarSink) finishPatched(ctx context.Context, rfs []byte) error {
 		unused = appendHeader(nil, trashName(rfsName, tag(n)), n-blockLen)
 	}
 	rfsRoom := padded(int64(len(rfs)) + 1)
-	f = frontAt(t.Pos, padded(int64(len(index))+64*3), rfsRoom) // offsets have more digits there
-	if index = t.indexText(f, 0); int64(len(index)) > f.index.room {
-		f = frontAt(t.Pos, padded(int64(len(index))+256), rfsRoom)
-		index = t.indexText(f, 0)
+	_, room := t.wholeIndex(frontAt(t.Pos, 0, rfsRoom), 0)
+	f := frontAt(t.Pos, padded(room.n+64*3), rfsRoom) // offsets have more digits there
+	index, is := t.wholeIndex(f, 0)
+	if is.n > f.index.room {
+		f = frontAt(t.Pos, padded(is.n+256), rfsRoom)
+		index, is = t.wholeIndex(f, 0)
 	}
 	if err := t.Append(f.members(index, rfs)); err != nil {
 		return err
@@ -304,7 +332,47 @@ func (t *tarSink) finishPatched(ctx context.Context, rfs []byte) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return t.patch(ctx, append(entryBlocks(f.entry(index, rfs)), unused...), 0)
+	return t.patch(ctx, append(entryBlocks(f.entry(is, rfs)), unused...), 0)
+}
+
+// errFull means that the space at the front is too small.
+var errFull = errors.New("too small")
+
+// fillFront writes index and lindi.json into the space at the front, and reports whether they fit.
+func (t *tarSink) fillFront(ctx context.Context, rfs []byte) (fit bool, err error) {
+	f := frontAt(frontLen, t.indexRoom, t.rfsRoom)
+	if t.indexRoom == 0 || int64(len(rfs)) > t.rfsRoom {
+		return false, nil
+	}
+	at := f.index.o + blockLen
+	put := func(p []byte) error {
+		if err == nil {
+			err = t.patch(ctx, p, at)
+			at += int64(len(p))
+		}
+		return err
+	}
+	blanks := func(to int64) {
+		for at < to && err == nil {
+			put(pad(nil, min(to-at, indexPiece)))
+		}
+	}
+	is, full := t.indexText(f, 0, func(p []byte) error {
+		if int64(len(p)) > f.index.end()-at {
+			return errFull
+		}
+		return put(p)
+	})
+	if full == errFull {
+		return false, nil
+	}
+	blanks(f.index.end())
+	put(appendHeader(nil, rfsName, f.rfs.room))
+	put(rfs)
+	blanks(f.rfs.end())
+	at = 0
+	put(appendHeader(entryBlocks(f.entry(is, rfs)), indexName, f.index.room))
+	return true, err
 }
 
 // finishWaiting writes the front, and then the members from scratch space.
@@ -314,13 +382,13 @@ func (t *tarSink) finishWaiting(ctx context.Context, rfs []byte) error {
 	}
 	n := t.Pos
 	// This assumes the largest possible offsets.
-	room := padded(int64(len(t.indexText(frontAt(math.MaxInt64/2, 0, 0), 1<<50))))
-	f := frontAt(frontLen, room, padded(int64(len(rfs))+1))
-	index := t.indexText(f, f.rfs.end())
+	_, is := t.wholeIndex(frontAt(math.MaxInt64/2, 0, 0), 1<<50)
+	f := frontAt(frontLen, padded(is.n), padded(int64(len(rfs))+1))
+	index, is := t.wholeIndex(f, f.rfs.end())
 	wait := t.wait
 	t.wait, t.Out = nil, t.out
 	defer wait.Close()
-	if err := t.Append(append(entryBlocks(f.entry(index, rfs)), f.members(index, rfs)...)); err != nil {
+	if err := t.Append(append(entryBlocks(f.entry(is, rfs)), f.members(index, rfs)...)); err != nil {
 		return err
 	}
 	if _, err := wait.Seek(0, io.SeekStart); err != nil {

@@ -65,8 +65,9 @@ type archiveWriter struct {
 	in    input
 	form  form
 	top   [][2]string // members of lindi.json besides "refs"
-	seen  map[string]bool
-	refs  bytes.Buffer      // of lindi.json, as text
+	names kit.Names
+	refs  []byte            // lindi.json so far
+	room  int64             // what it probably takes
 	text  []byte            // lindi.json as given
 	short map[string]string // names of members that were shortened
 	runs  runs
@@ -78,7 +79,7 @@ type archiveWriter struct {
 }
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
-	w := &archiveWriter{form: formOf(name), in: inputOf(o.Manifest), seen: map[string]bool{}, runs: newRuns(o.Param[consolidate], o.Manifest)}
+	w := &archiveWriter{form: formOf(name), in: inputOf(o.Manifest), names: kit.Names{Scratch: o.Scratch}, runs: newRuns(o.Param[consolidate], o.Manifest)}
 	switch o.Param["as"] {
 	case "members":
 		w.in = fromTree
@@ -103,7 +104,10 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	var err error
 	switch w.form {
 	case tarForm:
-		w.sink, err = newTarSink(ctx, st, name, o, w.in, &w.runs)
+		var s *tarSink
+		if s, err = newTarSink(ctx, st, name, o, w.in, &w.runs); err == nil {
+			w.sink, w.room = s, s.rfsRoom
+		}
 	case jsonForm:
 		if w.in == fromTree {
 			return nil, fmt.Errorf("%s: a lindi.json has keys, not members: make it from a Zarr folder or from the zarr view of an archive: %w", name, errors.ErrUnsupported)
@@ -179,11 +183,11 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	if err := w.broken(); err != nil {
 		return err
 	}
-	switch {
-	case w.done:
+	if w.done {
 		return errors.New("archive is committed")
-	case w.seen[e.Name]:
-		return kit.Refuse(e.Name, "the archive already has a file with this name")
+	}
+	if again, err := w.names.Has(e.Name); again || err != nil {
+		return cmp.Or(err, error(kit.Refuse(e.Name, "the archive already has a file with this name")))
 	}
 	if why := w.nameFault(e); why != "" {
 		return kit.Refuse(e.Name, "%s", why)
@@ -209,7 +213,9 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	if err != nil {
 		return err
 	}
-	w.seen[e.Name] = true
+	if w.err = w.names.Add(e.Name, e.Kind); w.err != nil {
+		return w.err
+	}
 	w.sum.Entries++
 	w.sum.Content += e.Size
 	return nil
@@ -266,17 +272,26 @@ func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader)
 
 // setKey writes a key and its value to lindi.json.
 func (w *archiveWriter) setKey(key string, value []byte) error {
-	if int64(w.refs.Len()+len(value)) > (format.Limits{}).OrDefault().Index {
+	if int64(len(w.refs)+len(value)) > (format.Limits{}).OrDefault().Index {
 		return kit.Refuse(key, "with it lindi.json would exceed the limit of readers")
 	}
-	if w.refs.Len() > 0 {
-		w.refs.WriteByte(',')
+	if w.refs == nil {
+		w.begin()
+	} else {
+		w.refs = append(w.refs, ',')
 	}
-	w.refs.WriteString("\n  ")
-	w.refs.Write(pyjson.AppendString(nil, key))
-	w.refs.WriteString(": ")
-	w.refs.Write(value)
+	w.refs = append(pyjson.AppendString(append(w.refs, "\n  "...), key), ": "...)
+	w.refs = append(w.refs, value...)
 	return nil
+}
+
+// begin begins the text of lindi.json.
+func (w *archiveWriter) begin() {
+	w.refs = append(make([]byte, 0, w.room), '{')
+	for _, kv := range w.top {
+		w.refs = append(w.refs, "\n \""+kv[0]+"\": "+kv[1]+","...)
+	}
+	w.refs = append(w.refs, "\n \"refs\": {"...)
 }
 
 // addRFS adds the lindi.json of a folder.
@@ -319,17 +334,11 @@ func (w *archiveWriter) rfsText() ([]byte, error) {
 		}
 		return w.renamed()
 	}
-	refs := w.refs.Bytes()
-	if len(refs) == 0 {
-		refs = []byte("\n  \".zgroup\": {\"zarr_format\": 2}")
+	if w.refs == nil {
+		w.begin()
+		w.refs = append(w.refs, "\n  \".zgroup\": {\"zarr_format\": 2}"...)
 	}
-	text := append(make([]byte, 0, len(refs)+256), '{')
-	for _, kv := range w.top {
-		text = append(text, "\n \""+kv[0]+"\": "+kv[1]+","...)
-	}
-	text = append(text, "\n \"refs\": {"...)
-	text = append(text, refs...)
-	return append(text, "\n }\n}"...), nil
+	return append(w.refs, "\n }\n}"...), nil
 }
 
 // renamed returns the given lindi.json with changed references to members whose names were
@@ -376,9 +385,13 @@ func (w *archiveWriter) Commit(ctx context.Context) (format.Summary, error) {
 		return format.Summary{}, err
 	}
 	w.done = true
+	w.names.Close()
 	return w.sum, nil
 }
 
-func (w *archiveWriter) Abort() error { return w.sink.abort() }
+func (w *archiveWriter) Abort() error {
+	w.names.Close()
+	return w.sink.abort()
+}
 
 func (w *archiveWriter) broken() error { return cmp.Or(w.err, w.sink.broken()) }

@@ -520,11 +520,18 @@ func (s *Source) CloseObjects() error {
 
 // Volumes returns the objects that the archive is made of.
 func (s *Source) Volumes(ctx context.Context) ([]string, error) {
+	volumes, _, err := s.made(ctx)
+	return volumes, err
+}
+
+// made returns the objects that the archive is made of, and their total size if that is known
+// without them, otherwise 0.
+func (s *Source) made(ctx context.Context) (volumes []string, stored int64, err error) {
 	if k, ok := s.Reader.(*kept.Reader); ok {
-		return k.Volumes(s.Name), nil
+		return k.Volumes(s.Name), 0, nil
 	}
 	about, err := s.Reader.About(ctx)
-	return about.Volumes, err
+	return about.Volumes, about.Stored, err
 }
 
 // VolumeSize returns the size of one of the archive's objects.
@@ -542,15 +549,9 @@ func (s *Source) StoredSize(ctx context.Context) (n int64, err error) {
 	if s.Loose > 0 {
 		return s.Loose, nil
 	}
-	var volumes []string
-	if k, ok := s.Reader.(*kept.Reader); ok {
-		volumes = k.Volumes(s.Name)
-	} else {
-		about, err := s.Reader.About(ctx)
-		if err != nil || about.Stored > 0 {
-			return about.Stored, err
-		}
-		volumes = about.Volumes
+	volumes, n, err := s.made(ctx)
+	if n > 0 {
+		return n, err
 	}
 	for _, v := range volumes {
 		if err != nil {
