@@ -107,6 +107,7 @@ func (p *packer) count(ctx context.Context, roots []tree.Root) {
 // manifest is a forecast: files may still change before they are packed.
 func (p *packer) list(ctx context.Context, roots []tree.Root, own func(string) bool) error {
 	var n, names, bytes int64
+	order := p.order()
 	for node := range tree.Walk(ctx, roots, tree.Options{Names: p.names, Follow: p.o.Follow, Stat: true}) {
 		if !p.wants(node) {
 			continue
@@ -118,31 +119,18 @@ func (p *packer) list(ctx context.Context, roots []tree.Root, own func(string) b
 		if node.Err == nil && node.Type.IsRegular() {
 			n, bytes = n+1, bytes+node.Info.Size()
 		}
+		if order == nil {
+			p.forecast(&node)
+		}
 		p.nodes = append(p.nodes, node)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if order := p.order(); order != nil {
-		slices.SortStableFunc(p.nodes, func(a, b tree.Node) int { return order(forecast(a), forecast(b)) })
-	}
-	for i := range p.nodes {
-		node := &p.nodes[i]
-		p.findHardLink(node)
-		if node.Err != nil {
-			continue
-		}
-		e := p.entryOf(*node)
-		if node.Type.IsRegular() {
-			e.Size = node.Info.Size()
-			if e.Kind == format.HardLink {
-				e.Size = 0
-			}
-			node.Info = nil // requested again when the file is read
-		}
-		if kept, _ := p.keeps(e); kept && (node.Type.IsRegular() || e.Kind != format.File) {
-			p.adjust(&e)
-			p.manifest = append(p.manifest, e)
+	if order != nil {
+		slices.SortStableFunc(p.nodes, func(a, b tree.Node) int { return order(placed(a), placed(b)) })
+		for i := range p.nodes {
+			p.forecast(&p.nodes[i])
 		}
 	}
 	if p.o.Meter.WantsTotal() {
@@ -150,6 +138,27 @@ func (p *packer) list(ctx context.Context, roots []tree.Root, own func(string) b
 	}
 	p.expect(ctx, int64(len(p.nodes)), names, bytes)
 	return nil
+}
+
+// forecast adds a node to the manifest, and takes from it what is requested again when the file is
+// read.
+func (p *packer) forecast(node *tree.Node) {
+	p.findHardLink(node)
+	if node.Err != nil {
+		return
+	}
+	e := p.entryOf(*node)
+	if node.Type.IsRegular() {
+		e.Size = node.Info.Size()
+		if e.Kind == format.HardLink {
+			e.Size = 0
+		}
+		node.Info = nil
+	}
+	if kept, _ := p.keeps(e); kept && (node.Type.IsRegular() || e.Kind != format.File) {
+		p.adjust(&e)
+		p.manifest = append(p.manifest, e)
+	}
 }
 
 // wants reports whether a node is to be packed.
@@ -168,8 +177,8 @@ func (p *packer) wants(n tree.Node) bool {
 	return p.o.Only[n.Name] || n.Type.IsDir() && p.folders[n.Name]
 }
 
-// forecast returns the properties of a node that determine its place.
-func forecast(n tree.Node) format.Entry {
+// placed returns the properties of a node that determine its place.
+func placed(n tree.Node) format.Entry {
 	e := format.Entry{Name: n.Name}
 	if n.Type.IsDir() {
 		e.Kind = format.Dir

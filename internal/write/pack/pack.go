@@ -417,7 +417,9 @@ func (p *packer) next(ctx context.Context) error {
 		ChunkSize: p.o.ChunkSize, ChunkMax: p.chunkMax, IndexMax: p.o.IndexMax, Chunk: p.set, NoDigests: p.o.Plain, Carry: p.carry, Manifest: p.manifest, Param: p.o.Param,
 		Scratch: NewScratch,
 	})
-	p.w, p.inChunk = w, 0
+	if p.w, p.inChunk = w, 0; p.set == nil {
+		p.manifest = nil // nothing else needs it
+	}
 	return err
 }
 
